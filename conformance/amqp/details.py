@@ -147,5 +147,23 @@ def who_closes_with_more_on_the_way_reads_that_it_is_agreed(session):
             assert frame(1, 0, b"\x00\x0a\x00\x33") in rest, rest
 
 
+@case
+def a_close_in_good_order_is_told_as_one_and_a_refused_login_as_what_it_is(session):
+    host, port = session.address.rsplit(":", 1)
+    reasons = collections.Counter()
+
+    def closed(connection, reason):
+        reasons[type(reason).__name__] += 1
+        connection.ioloop.stop()
+
+    for number in range(500):
+        # Each tenth has another password.
+        login = pika.PlainCredentials("guest", "guest" if number % 10 else "wrong")
+        parameters = pika.ConnectionParameters(host, int(port), credentials=login)
+        connection = pika.SelectConnection(parameters, on_open_callback=lambda one: one.close(), on_open_error_callback=closed, on_close_callback=closed)
+        connection.ioloop.start()
+    assert reasons == {"ConnectionClosedByClient": 450, "ProbableAuthenticationError": 50}, reasons
+
+
 if __name__ == "__main__":
     cases.main(ours=[])

@@ -1,6 +1,6 @@
 // RabbitMQ's own client for Go, as an ordinary program uses it: messages with confirms of their own, some of them large, to an exchange; two
 // consumers that acknowledge several at a time, return the first ones and get them again; what nobody gets comes back; an error ends its
-// channel and nothing else. Arguments: URL, how many messages.
+// channel and nothing else; 500 connections are closed and none is told of an error. Arguments: URL, how many messages.
 package main
 
 import (
@@ -144,7 +144,23 @@ func returnsAndErrors(connection *amqp.Connection) {
 	check(must(connection.Channel()).Close())
 }
 
+// Connections that are closed in good order: nobody is told of an error.
+func closes(url string, count int) {
+	for number := range count {
+		connection := must(amqp.Dial(url))
+		must(connection.Channel())
+		told := connection.NotifyClose(make(chan *amqp.Error, 1))
+		if err := connection.Close(); err != nil {
+			check(fmt.Errorf("close %d: %w", number, err))
+		}
+		if reason, some := <-told; some && reason != nil {
+			check(fmt.Errorf("close %d was told as an error: %v", number, reason))
+		}
+	}
+}
+
 func main() {
+	closes(os.Args[1], 500)
 	connection := must(amqp.Dial(os.Args[1]))
 	count := must(strconv.Atoi(os.Args[2]))
 	channel := must(connection.Channel())

@@ -69,7 +69,21 @@ async function main(url, count) {
   await within(gone, "hearing that the queue is gone");
   await publisher.deleteQueue(dead);
   await connection.close();
+  await closes(url, 500);
   console.log(`${count} messages`);
+}
+
+// Connections that are closed in good order: nobody is told of an error.
+async function closes(url, count) {
+  for (let number = 0; number < count; number++) {
+    const connection = await amqp.connect(url);
+    let told = null;
+    connection.on("error", (error) => (told = error));
+    const closed = new Promise((resolve) => connection.on("close", (error) => resolve((told ??= error ?? null))));
+    await within(connection.close(), "closing");
+    await within(closed, "hearing that it is closed");
+    assert.equal(told, null, `close ${number}: ${told}`);
+  }
 }
 
 main(process.argv[2], Number(process.argv[3])).catch((error) => {

@@ -52,7 +52,19 @@ public final class Amqp {
             channel.exchangeDelete(name);
             channel.exchangeDelete(name + "-rest");
         }
+        closes(factory, 500);
         System.out.println(count + " messages");
+    }
+
+    /** Connections that are closed in good order: nobody is told of an error. */
+    private static void closes(ConnectionFactory factory, int count) throws Exception {
+        for (int number = 0; number < count; number++) {
+            Connection connection = factory.newConnection();
+            java.util.concurrent.atomic.AtomicReference<com.rabbitmq.client.ShutdownSignalException> told = new java.util.concurrent.atomic.AtomicReference<>();
+            connection.addShutdownListener(told::set);
+            connection.close();
+            check(told.get() == null || told.get().isInitiatedByApplication(), "close " + number + " was told as " + told.get());
+        }
     }
 
     private static void check(boolean holds, String complaint) {

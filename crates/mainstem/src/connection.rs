@@ -68,10 +68,29 @@ impl End {
         }
     }
 
-    /// Has the client been told, so that it is to read that before the socket is closed?
-    pub fn is_polite(&self) -> bool {
-        matches!(self, Self::Refused(Refusal::Amqp(_)) | Self::Drained { told: true })
+    /// Who hangs up, and when.
+    pub fn hang_up(&self) -> HangUp {
+        match self {
+            Self::Refused(refusal) if refusal.is_for_client_to_end() => HangUp::Client,
+            // The answers to what was asked before are to be read, and what is there of a request that is not taken would reset the connection.
+            Self::Refused(_) | Self::Late(_) | Self::Drained { told: true } => HangUp::Told,
+            Self::Stalled => HangUp::Reset,
+            Self::Closed | Self::Idle | Self::Broken | Self::Drained { told: false } => HangUp::Now,
+        }
     }
+}
+
+/// How the socket of a connection that has ended is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HangUp {
+    /// At once, and what was sent and not taken is forgotten.
+    Reset,
+    /// At once: nothing more is read on the other side, or nothing was sent.
+    Now,
+    /// By us; the client is to read what it was sent, while it may still be sending.
+    Told,
+    /// By the client, in time.
+    Client,
 }
 
 /// Serves a connection to its end.
@@ -134,12 +153,14 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             continue;
         }
         note_waits(connection, sends, memory, now);
-        let own = own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until)).chain(input.next_look(shard));
+        idle.look_by(input.next_look(shard));
+        let own = own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until));
         let wake_at = connection.session.borrow().next_timeout().into_iter().chain(own).min();
         match wait(connection, stream, interest(wanted && !memory, sends), wake_at, &mut idle).await {
             Happened::Readable => {
-                idle.note_activity(Instant::now());
-                let (end, answers) = take_turn(shard, connection, stream, &mut input).await;
+                let now = Instant::now();
+                idle.note_activity(now);
+                let (end, answers) = take_turn(shard, connection, stream, &mut input, now).await;
                 if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
                 turn_ends = answers || input.interrupted;
             }
@@ -166,7 +187,7 @@ enum Happened {
     Gone,
     /// The time that was given is there.
     Time,
-    /// It is to be asked whether it has been idle for too long.
+    /// It is to be asked whether it has been idle for too long; what has begun is judged in any case.
     Alarm,
 }
 
@@ -182,7 +203,7 @@ async fn wait(connection: &Connection, stream: &Stream, interest: Option<Interes
         () = connection.wake.notified() => Happened::Something,
         () = connection.place.displaced(), if connection.place.is_stranger() => Happened::Gone,
         () = sleep_until(wake_at), if wake_at.is_some() => Happened::Time,
-        () = idle.alarm(), if idle.is_bounded() => Happened::Alarm,
+        () = idle.alarm(), if idle.is_set() => Happened::Alarm,
     }
 }
 
@@ -217,8 +238,8 @@ fn judge_login(connection: &Connection, refused: &mut Option<(Refusal, Instant)>
 
 /// Reads, and delivers what was committed on the spot: that is answered before others have their turn, which then is to end (true).
 /// Where nothing is left to be read, waiting for more gives the others theirs.
-async fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input) -> (Option<End>, bool) {
-    let (end, delivered) = connection.serving(|| (receive(shard, connection, stream, input), shard.deliver_pending()));
+async fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, now: Instant) -> (Option<End>, bool) {
+    let (end, delivered) = connection.serving(|| (receive(shard, connection, stream, input, now), shard.deliver_pending()));
     if input.drained && input.waits_for_a_rest() {
         stream.acknowledge();
     }

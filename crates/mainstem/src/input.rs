@@ -131,9 +131,8 @@ impl Input {
     }
 }
 
-/// Reads what is there, up to a turn's worth, and handles the frames in it.
-pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input) -> Option<End> {
-    let started = Instant::now();
+/// Reads what is there, up to a turn's worth, and handles the frames in it. `started`: now.
+pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, started: Instant) -> Option<End> {
     connection.waits.enter(0, started);
     let (mut turn, mut first) = (0, Some(started));
     while turn < TURN_BYTES {

@@ -46,6 +46,11 @@ impl Refusal {
         matches!(self, Self::Kafka(kafka_gateway::CloseReason::Late) | Self::Amqp(amqp_gateway::CloseReason::HandshakeTimeout))
     }
 
+    /// Is the client to close its socket, now that it has read the last that it is told?
+    pub fn is_for_client_to_end(&self) -> bool {
+        matches!(self, Self::Amqp(amqp_gateway::CloseReason::Client | amqp_gateway::CloseReason::Login { .. }))
+    }
+
     /// Is it the ordinary end of a connection?
     pub fn is_ordinary(&self) -> bool {
         matches!(self, Self::Amqp(amqp_gateway::CloseReason::Client | amqp_gateway::CloseReason::Shutdown) | Self::Kafka(kafka_gateway::CloseReason::Late))

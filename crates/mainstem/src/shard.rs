@@ -20,7 +20,7 @@ use types::{ConnectionId, ShardId};
 use crate::admission::Place;
 use crate::certificate::user_name;
 use crate::closings::{Closed, Closings, OneLine, Reason};
-use crate::connection;
+use crate::connection::{self, HangUp};
 use crate::frames::FramePool;
 use crate::input::Late;
 use crate::pace::PaceRules;
@@ -144,8 +144,8 @@ pub struct Shard {
     busy: Arc<AtomicU64>,
     count: Arc<AtomicUsize>,
     id: ShardId,
-    /// Connections whose handshake of TLS is under way.
-    shaking: Cell<usize>,
+    /// Connections whose handshake of TLS is under way, or whose client has only to hang up.
+    unserved: Cell<usize>,
     closings: Closings,
     /// The node stops: nothing more is read, what was asked is answered.
     pub draining: Cell<bool>,
@@ -174,7 +174,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
             busy: busy_here,
             count,
             id,
-            shaking: Cell::new(0),
+            unserved: Cell::new(0),
             closings: Closings::default(),
             draining: Cell::new(false),
         });
@@ -206,8 +206,8 @@ impl Shard {
             connection.session.borrow_mut().drain(&mut self.context.borrow_mut(), now);
             connection.wake.notify_one();
         }
-        // Each connection ends when what is due has been sent and read; who is still shaking hands is not waited for.
-        while self.count.load(Ordering::Relaxed) > self.shaking.get() {
+        // Each connection ends when what is due has been sent and read; who is still shaking hands, or has only to hang up, is not waited for.
+        while self.count.load(Ordering::Relaxed) > self.unserved.get() {
             tokio::time::sleep(DRAIN_LOOK).await;
         }
     }
@@ -260,15 +260,8 @@ impl Shard {
             },
         };
         let end = connection::serve(&self, &connection, &stream).await;
-        if matches!(end, connection::End::Stalled) {
-            stream.abort();
-        } else {
-            stream.close();
-        }
         drop(closing);
-        if end.is_polite() {
-            stream.linger().await;
-        }
+        let hang_up = end.hang_up();
         if let Some(reason) = end.reason() {
             self.shared.closed.count(reason);
         }
@@ -283,6 +276,24 @@ impl Shard {
             connection::End::Refused(reason) if reason.is_ordinary() => tracing::debug!(%peer, reason = %OneLine(&reason), "connection closed"),
             connection::End::Refused(reason) => self.note_closing(|| tracing::info!(%peer, reason = %OneLine(&reason), "connection closed: request refused")),
             connection::End::Stalled => self.note_closing(|| tracing::info!(%peer, "connection closed: the client does not read what it asked for")),
+        }
+        self.hang_up(&stream, &connection, hang_up).await;
+    }
+
+    /// Ends the stream of a connection that is served no more.
+    async fn hang_up(&self, stream: &Stream, connection: &Connection, how: HangUp) {
+        if how == HangUp::Client {
+            self.unserved.set(self.unserved.get() + 1);
+            tokio::select! {
+                () = stream.await_hang_up() => {}
+                () = connection.place.displaced(), if connection.place.is_stranger() => {}
+            }
+            self.unserved.set(self.unserved.get() - 1);
+        }
+        match how {
+            HangUp::Reset => stream.abort(),
+            HangUp::Now => stream.close(),
+            HangUp::Told | HangUp::Client => stream.linger().await,
         }
     }
 
@@ -308,12 +319,12 @@ impl Shard {
             spent += took;
             polled
         });
-        self.shaking.set(self.shaking.get() + 1);
+        self.unserved.set(self.unserved.get() + 1);
         let outcome = tokio::select! {
             outcome = outcome => outcome,
             () = connection.place.displaced() => Err(std::io::Error::other("another took its place")),
         };
-        self.shaking.set(self.shaking.get() - 1);
+        self.unserved.set(self.unserved.get() - 1);
         self.shared.gateway.broker().waits().add_handshake(self.id, spent);
         outcome
     }

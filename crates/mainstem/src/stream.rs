@@ -20,6 +20,10 @@ const UNSENT_MAX: usize = 256 << 10;
 /// How long, and how many bytes, a peer that has been told of the end may go on sending.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 64 << 20;
+/// Of these, read at once.
+const DISCARDED_BYTES: usize = 16 << 10;
+/// How long a peer may take to hang up where that is for it to do.
+const HANG_UP_MAX: Duration = Duration::from_secs(5);
 
 /// The socket of a connection.
 pub enum Stream {
@@ -81,19 +85,6 @@ fn receive(tls: &mut ServerConnection, tcp: &TcpStream) -> Result<usize> {
     }
     flush(tls, tcp)?;
     Ok(got)
-}
-
-/// Reads what is there and drops it; false when no more comes or `room` is used up.
-fn discard(tcp: &TcpStream, room: &mut usize) -> bool {
-    let mut scratch = [0; 16 << 10];
-    loop {
-        match tcp.try_read(&mut scratch) {
-            Ok(0) => return false,
-            Ok(got) if got > *room => return false,
-            Ok(got) => *room -= got,
-            Err(error) => return error.kind() == ErrorKind::WouldBlock,
-        }
-    }
 }
 
 impl TlsStream {
@@ -169,6 +160,21 @@ impl Stream {
         }
     }
 
+    /// Waits until the peer hangs up, at most for a time; what it still sends is not looked at. A client that has asked for the end of its
+    /// connection, and reads the end of the stream right behind the answer, may take that for a failure.
+    pub async fn await_hang_up(&self) {
+        let _ = tokio::time::timeout(HANG_UP_MAX, self.discard()).await;
+    }
+
+    /// Sends no more, and reads without looking at it what the peer still sends, until it closes its side or a bound is reached. A socket
+    /// that is closed with bytes unread is reset, and the peer may lose the last words sent to it.
+    pub async fn linger(&self) {
+        self.close();
+        if socket2::SockRef::from(self.tcp()).shutdown(Shutdown::Write).is_ok() {
+            let _ = tokio::time::timeout(LINGER_MAX, self.discard()).await;
+        }
+    }
+
     /// Tells the peer that no more comes.
     pub fn close(&self) {
         if let Self::Tls(stream) = self {
@@ -183,25 +189,27 @@ impl Stream {
         let _ = socket2::SockRef::from(self.tcp()).set_linger(Some(Duration::ZERO));
     }
 
+    /// Reads and drops what comes until there is no more, or too much.
+    async fn discard(&self) {
+        let (mut scratch, mut room) = (Vec::new(), LINGER_BYTES);
+        while self.ready(Interest::READABLE).await.is_ok() {
+            scratch.clear();
+            scratch.reserve(DISCARDED_BYTES);
+            match self.try_read(&mut scratch, DISCARDED_BYTES) {
+                Ok(0) => return,
+                Ok(got) if got > room => return,
+                Ok(got) => room -= got,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    }
+
     fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(tcp) => tcp,
             Self::Tls(stream) => &stream.tcp,
         }
-    }
-
-    /// Sends no more, and reads without looking at it what the peer still sends, until it closes its side or a bound is reached. A socket
-    /// that is closed with bytes unread is reset, and the peer may lose the last words sent to it.
-    pub async fn linger(&self) {
-        let tcp = self.tcp();
-        if socket2::SockRef::from(tcp).shutdown(Shutdown::Write).is_err() {
-            return;
-        }
-        let drain = async {
-            let mut room = LINGER_BYTES;
-            while tcp.readable().await.is_ok() && discard(tcp, &mut room) {}
-        };
-        let _ = tokio::time::timeout(LINGER_MAX, drain).await;
     }
 
     /// Waits until one of these is possible.
@@ -225,12 +233,8 @@ impl Stream {
     /// Acknowledges what has come, which the system otherwise puts off for up to 40 ms. A peer that follows Nagle's algorithm sends the rest of
     /// a request when its first part is acknowledged: librdkafka 2.0 does, and sends each request in parts with TLS.
     pub fn acknowledge(&self) {
-        let tcp = match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(stream) => &stream.tcp,
-        };
         #[cfg(target_os = "linux")]
-        let _ = tcp.set_quickack(true);
+        let _ = self.tcp().set_quickack(true);
     }
 
     /// Reads at most `most` bytes into the free room of a buffer, which is there; 0: no more comes.

@@ -15,7 +15,7 @@ use crate::process::{PATIENCE, Process, receive, send};
 /// Bytes of a record that are as many as a batch may have, about.
 const RECORD: usize = 1_040_000;
 
-fn connect(address: SocketAddr) -> TcpStream {
+pub fn connect(address: SocketAddr) -> TcpStream {
     let socket = TcpStream::connect(address).expect("the port is open");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     socket
@@ -137,7 +137,7 @@ fn requests_beyond_the_memory_for_them_are_finished_one_after_the_other() {
 }
 
 /// An AMQP connection that has opened its virtual host, without heartbeats.
-fn amqp(process: &Process) -> TcpStream {
+pub fn amqp(process: &Process) -> TcpStream {
     let frame = |payload: &[u8]| [&[1, 0, 0][..], &(payload.len() as u32).to_be_bytes()[..], payload, &[0xce]].concat();
     let mut socket = connect(process.address("amqp"));
     socket.write_all(b"AMQP\0\0\x09\x01").unwrap();
