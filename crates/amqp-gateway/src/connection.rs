@@ -203,16 +203,6 @@ impl Connection {
         self.access.check(self.gateway.broker.security(), permission, resource)
     }
 
-    /// The same where access control entries ask for another operation than what is usual with the permission.
-    ///
-    /// # Errors
-    /// *403*: the user may not.
-    pub fn check_as(&mut self, permission: Permission, operation: AclOperation, resource: Resource<'_>) -> Result<(), Failure> {
-        let security = self.gateway.broker.security();
-        self.access.check_permission(security, permission, resource)?;
-        self.access.check_acl(security, operation, resource)
-    }
-
     /// May the user ask what it is like? Any permission will do. Whoever has none is told, as by RabbitMQ, that he lacks configure.
     ///
     /// # Errors

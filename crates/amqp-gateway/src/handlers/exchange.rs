@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{MethodId, ReplyCode, exchange};
-use broker::{AclOperation, BindingWish, ExchangeError, Permission, Resource};
+use broker::{BindingWish, ExchangeError, Resource};
 use routing::{Declaration, DeclareError};
 
 use super::{name, without_line_ends};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortStr, TableRef, queue, short};
-use broker::{AclOperation, BindingWish, Broker, OwnQueue, Permission, Queue, QueueDeclaration, QueueError, Resource};
+use broker::{BindingWish, Broker, OwnQueue, Permission, Queue, QueueDeclaration, QueueError, Resource};
 
 use super::exchange::run;
 use super::{name, queue_name, queue_of, without_line_ends};

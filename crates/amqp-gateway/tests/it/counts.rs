@@ -269,7 +269,10 @@ impl Held {
                 // Nothing is ever sent.
                 closed.lock().recv().expect_err("it is dropped");
             };
-            assert!(node.broker.read_history(broker::NOBODY, Box::new(move |_| Box::new(work()))));
+            assert!(node.broker.read_history(broker::NOBODY, Box::new(move |_| {
+                work();
+                Box::new(())
+            })));
         }
         Self { came, _open: open }
     }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use amqp_wire::{EncodedProperties, Table, Value, basic, queue, short};
+use amqp_wire::{EncodedProperties, Table, Value, basic, channel, queue, short, write_method};
+use bytes::BytesMut;
 
 use crate::node::{Node, Seen};
 
@@ -83,6 +84,28 @@ fn a_consumer_that_ends_gets_nothing_more_and_others_go_on() {
     node.close(client);
     node.pump();
     assert_eq!(node.broker.counts(&queue).consumers, 0);
+    node.stop();
+}
+
+/// Where it begins is being looked for when its channel is closed.
+#[test]
+fn a_consumer_may_go_before_its_first_message_is_found() {
+    let mut node = Node::start();
+    let client = node.open();
+    declare(&mut node, client, "st");
+    publish(&mut node, client, "st", 10);
+    let arguments = Table::build(|fields| fields.put(short("x-stream-offset"), Value::Timestamp(1)));
+    for number in 2..42 {
+        assert_eq!(node.ask(client, number, &channel::Open {}), "Channel(OpenOk(OpenOk))");
+        let mut both = BytesMut::new();
+        write_method(&mut both, number, &basic::Qos { prefetch_size: 0, prefetch_count: 10, global: false });
+        write_method(&mut both, number, &basic::Consume { queue: short("st"), consumer_tag: short("c"), arguments: arguments.view(), ..basic::Consume::default() });
+        write_method(&mut both, number, &channel::Close { reply_code: 200, reply_text: short(""), class_id: 0, method_id: 0 });
+        node.raw(client, &both);
+        while !node.next(client).method.starts_with("Channel(CloseOk(") {}
+    }
+    consume(&mut node, client, "st", "stays", 10, Value::Timestamp(1));
+    assert_eq!(offset(&node.next(client)), 0);
     node.stop();
 }
 

@@ -63,6 +63,32 @@ fn what_one_gives_back_another_gets() {
     node.stop();
 }
 
+/// Nobody waits beside free memory for others to settle, who may never.
+#[test]
+fn all_who_wait_go_on_when_memory_is_free_again() {
+    let mut node = Node::start();
+    let client = node.open();
+    filled(&mut node, client);
+    node.consume(client, "q", "greedy", false);
+    (0..GIVEN).for_each(|_| drop(node.next(client)));
+    let others: Vec<usize> = (0..6).map(|_| node.open()).collect();
+    let mut had = Vec::new();
+    for other in &others {
+        node.consume(*other, "q", "modest", false);
+        node.wait_until("it has some", |node| node.poll(*other).is_some());
+        let mut count = 1;
+        while node.poll(*other).is_some() {
+            count += 1;
+        }
+        had.push(count);
+    }
+    node.close(client);
+    for (other, had) in others.iter().zip(had) {
+        node.wait_until("there is more", |node| had > 64 || node.poll(*other).is_some());
+    }
+    node.stop();
+}
+
 #[test]
 fn one_who_gets_too_many_is_refused() {
     let mut node = Node::start();

@@ -21,8 +21,8 @@ const ALWAYS: u64 = 64;
 const STEP_MAX: u64 = 1024;
 /// Unless [`UnsettledMemory::set_max`] says otherwise.
 const DEFAULT_MAX: usize = 1 << 30;
-/// Channels that are looked at when memory was given back, at most: each costs its queue a turn, and most of what is given back is worth few.
-/// Others go on with what they settle.
+/// Channels that are looked at when memory was given back, unless there is memory for more: each costs its queue a turn. Others go on with what they
+/// settle.
 const WAKE_MAX: usize = 4;
 
 /// Of all channels.
@@ -79,7 +79,10 @@ impl UnsettledMemory {
         }
         let flows: Vec<Arc<ChannelFlow>> = {
             let mut waiting = self.waiting.lock();
-            let ids: Vec<ChannelId> = waiting.keys().take(WAKE_MAX).copied().collect();
+            // As many as there is memory for go on: those they leave waiting might wait for ever, beside memory that nobody uses.
+            let free = self.max.load(Ordering::Relaxed).saturating_sub(self.used());
+            let most = WAKE_MAX.max(free / bytes(ALWAYS));
+            let ids: Vec<ChannelId> = waiting.keys().take(most).copied().collect();
             let flows = ids.iter().filter_map(|id| waiting.remove(id)?.upgrade()).collect();
             self.has_waiting.store(!waiting.is_empty(), Ordering::SeqCst);
             flows

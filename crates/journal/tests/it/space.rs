@@ -503,7 +503,7 @@ fn what_is_done_behind_a_record_that_nobody_takes_is_given_back() {
         wait_for(&format!("round {round}: {} bytes", bytes()), || bytes() <= 4 * SEGMENT);
     }
     let end = log.end();
-    let is_needed = |offset: &u64| offset % 1000 == 0 || *offset >= end.0 - 500;
+    let is_needed = |offset: &u64| offset.is_multiple_of(1000) || *offset >= end.0 - 500;
     // From anywhere inside a gap it goes on behind it.
     let check = |node: &Node, log: &Arc<Log>| {
         for from in [0, 1, 11, 777, 20_003, 39_000] {

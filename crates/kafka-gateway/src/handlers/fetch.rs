@@ -145,7 +145,9 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         }
         let session = if epoch == 0 { sessions.create(&listed, by_id, context.now) } else { None };
         session.iter().for_each(|session| session.lock().judged = asking.stamp());
-        (session, false, listed)
+        // It may wait for minutes, and names are slices of the request. One that is too long for a topic's is answered at once.
+        let own = if by_id { None } else { kept(&listed) };
+        (session, false, own.unwrap_or(listed))
     } else {
         let Some(session) = sessions.get(session_id) else { return fail(ErrorCode::FetchSessionIdNotFound) };
         let mut held = session.lock();

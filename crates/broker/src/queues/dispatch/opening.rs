@@ -17,6 +17,8 @@ use crate::jobs::NOBODY;
 struct UnderWay {
     broker: Arc<Broker>,
     queue: Arc<Queue>,
+    /// What there is cannot be opened: a turn at once would find the same.
+    pauses: bool,
 }
 
 impl Drop for UnderWay {
@@ -24,7 +26,9 @@ impl Drop for UnderWay {
         if let Some(in_use) = &mut self.queue.dispatch.lock().in_use {
             in_use.opening = false;
         }
-        self.broker.wake_subscription(&self.queue.shared);
+        if !self.pauses {
+            self.broker.wake_subscription(&self.queue.shared);
+        }
     }
 }
 
@@ -42,8 +46,8 @@ impl Turn<'_> {
         let queue = Arc::clone(self.queue);
         let range = offset..self.queue.log().last_stable().0;
         let work = Box::new(move |broker: &Arc<Broker>| {
-            let under_way = UnderWay { broker: Arc::clone(broker), queue };
-            broker.open_window(&under_way.queue, range);
+            let mut under_way = UnderWay { broker: Arc::clone(broker), queue, pauses: false };
+            under_way.pauses = !broker.open_window(&under_way.queue, range);
             Box::new(()) as Box<dyn Any + Send>
         });
         self.own.in_use().opening = self.broker.read_history(NOBODY, work);
@@ -51,22 +55,26 @@ impl Turn<'_> {
 }
 
 impl Broker {
-    /// Opens what lies in a range of a queue's log, from its begin on, as much as there is room for.
-    fn open_window(&self, queue: &Arc<Queue>, range: Range<u64>) {
+    /// Opens what lies in a range of a queue's log, from its begin on, as much as there is room for. False: it cannot be, for now.
+    fn open_window(&self, queue: &Arc<Queue>, range: Range<u64>) -> bool {
         let (log, offset) = (queue.log(), range.start);
         let read = match self.read_slices(log, Offset(range.start)..Offset(range.end), Window::piece(&self.vhosts.windows)) {
             Ok(Some(read)) => read,
-            Ok(None) => return,
+            Ok(None) => return true,
             Err(error) => {
                 tracing::debug!(%error, ?queue, offset, "records of a queue cannot be read; they are tried again");
-                return;
+                return false;
             }
         };
         let mut window = Window::default();
         match window.take(log, read.slices, offset..read.next.0, Opening::elsewhere(self)) {
             Ok(()) if !queue.is_dropped() => queue.dispatch.lock().in_use().window = window,
-            Err(NotOpened::Broken(error)) => tracing::error!(%error, ?queue, offset, "records of a queue make no sense"),
+            Err(NotOpened::Broken(error)) => {
+                tracing::error!(%error, ?queue, offset, "records of a queue make no sense");
+                return false;
+            }
             Ok(()) | Err(NotOpened::Later) => {}
         }
+        true
     }
 }

@@ -61,10 +61,11 @@ impl StreamRead {
         let Self { queue, reader, cursor, outcome } = self;
         {
             let mut state = reader.state.lock();
-            let cursor = &mut state.cursors[cursor];
-            match outcome {
-                Ok((next, piece)) => cursor.set(next, piece),
-                Err(error) => {
+            // It may have gone meanwhile, and holds nothing any more.
+            match (outcome, state.cursors.get_mut(cursor)) {
+                (_, None) => {}
+                (Ok((next, piece)), Some(cursor)) => cursor.set(next, piece),
+                (Err(error), Some(cursor)) => {
                     // The journal has said it once.
                     tracing::debug!(%error, ?queue, offset = cursor.at, "records of a stream cannot be read; they are tried again");
                     cursor.waits = Waits::Retry;

@@ -265,9 +265,9 @@ impl List<'_> {
 /// All damages, in a fixed order.
 pub fn list(bases: &[Base], foreign: &Path) -> Vec<Case> {
     let mut list = List { bases, foreign, base: 0, cases: Vec::new() };
-    for number in 0..bases.len() {
+    for (number, base) in bases.iter().enumerate() {
         list.base = number;
-        match bases[number].name {
+        match base.name {
             "rewritten" => of_rewritten(&mut list),
             "behind" => of_behind(&mut list),
             _ => of_archived(&mut list),
