@@ -14,6 +14,7 @@ async function another({ visitor, browser, broker }) {
 export async function refusedDelete({ visitor, page, broker }) {
   await visitor.open('users/anna');
   await visitor.button('Delete', page.locator('header.title'));
+  const focused = await page.evaluate(() => document.activeElement?.getAttribute('name'));
   await page.getByLabel(/to confirm/).fill('anna');
   visitor.await(409, '/v1/users/anna');
   await visitor.button('Delete user', page.getByRole('dialog'));
@@ -27,9 +28,10 @@ export async function refusedDelete({ visitor, page, broker }) {
   await broker.ask('DELETE', '/topics/brief');
   await page.locator('.notice.bad', { hasText: 'There is no such thing' }).waitFor();
   const left = await page.locator('.stat').count();
+  const buttons = await page.locator('header.title button').count();
   await visitor.open('topics');
   visitor.awaited = [];
-  return equal('values of what is gone', left, 0);
+  return [...equal('where a dialog has the keyboard', focused, 'typed'), ...equal('values of what is gone', left, 0), ...equal('buttons of what is gone', buttons, 0)];
 }
 
 export async function twoWindows(all) {

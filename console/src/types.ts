@@ -161,6 +161,8 @@ export interface Group {
   members: number;
   topics: number;
   lag: number | null;
+  /** Partitions that members read and of which there is no offset: where the group begins there is not known. */
+  without_offset: { partitions: number; records: number };
   filter: string | null;
 }
 

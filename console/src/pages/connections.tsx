@@ -39,6 +39,7 @@ export function Connections() {
         id={(one) => one.id}
         sort="-rates.in_bytes"
         every={3000}
+        placeholder="Search by address, user or client"
         empty={
           <Empty title="Nobody is connected.">
             <p>Kafka clients connect to port 9092, AMQP clients to 5672, if nothing else is configured.</p>

@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from 'preact/hooks';
 import { ask, get, path } from '../api.ts';
-import { count, time } from '../format.ts';
+import { count, plural, time } from '../format.ts';
 import { useWatched } from '../live.ts';
 import { useResource } from '../resource.ts';
 import { go, to } from '../router.ts';
@@ -66,6 +66,11 @@ export function GroupPage({ name, query }: { name: string; query: URLSearchParam
   );
 }
 
+/** What the lag does not say. */
+function unknown({ without_offset: { partitions, records } }: GroupFull): string {
+  return partitions > 0 ? `records, and up to ${count(records)} in ${plural(partitions, 'partition')} without an offset` : 'records';
+}
+
 function Sums({ group }: { group: GroupFull }) {
   const flying = group.offsets.reduce((sum, one) => sum + (one.in_flight ?? 0), 0);
   return (
@@ -78,7 +83,7 @@ function Sums({ group }: { group: GroupFull }) {
       </div>
       <Stat name="Kind" value={group.kind} note={group.assignor ?? undefined} />
       <Stat name="Members" value={count(group.members)} />
-      <Stat name="Lag" value={count(group.lag)} note="records" />
+      <Stat name="Lag" value={count(group.lag)} note={unknown(group)} />
       {group.kind === 'share' && <Stat name="In flight" value={count(flying)} note="with members" />}
     </dl>
   );

@@ -31,7 +31,7 @@ const COLUMNS: Column<Group>[] = [
   { head: 'State', sort: 'state', cell: (group) => <GroupState state={group.state} members={group.members} /> },
   { head: 'Members', sort: 'members', number: true, cell: (group) => count(group.members) },
   { head: 'Topics', sort: 'topics', number: true, cell: (group) => count(group.topics) },
-  { head: 'Lag', sort: 'lag', number: true, cell: (group) => count(group.lag) },
+  { head: 'Lag', sort: 'lag', number: true, cell: (group) => (group.without_offset.partitions > 0 ? `${count(group.lag)} and up to ${count(group.without_offset.records)}` : count(group.lag)) },
 ];
 
 const TABS = [

@@ -31,6 +31,8 @@ export function TopicPage({ name, query }: { name: string; query: URLSearchParam
   const { data, refusal, loading } = resource;
   const [asked, setAsked] = useState<Asked>(null);
   const tab = query.get('tab') ?? 'partitions';
+  const served = useWhy();
+  const there = refusal?.status !== 404;
   return (
     <>
       <Title
@@ -44,26 +46,32 @@ export function TopicPage({ name, query }: { name: string; query: URLSearchParam
           )
         }
       >
-        <button type="button" onClick={() => setAsked('partitions')}>
-          Add partitions
-        </button>
-        <button type="button" onClick={() => setAsked('truncate')}>
-          Empty
-        </button>
-        <button type="button" class="danger" onClick={() => setAsked('delete')}>
-          Delete
-        </button>
+        {there && !(data?.queue && data.internal) && (
+          <button type="button" onClick={() => setAsked('partitions')}>
+            Add partitions
+          </button>
+        )}
+        {there && (
+          <>
+            <button type="button" onClick={() => setAsked('truncate')}>
+              Empty
+            </button>
+            <button type="button" class="danger" onClick={() => setAsked('delete')}>
+              Delete
+            </button>
+          </>
+        )}
       </Title>
       <Refused refusal={refusal} />
       {loading && <Loading />}
       {data && <Sums topic={data} />}
-      <Tabs tabs={useWhy() ? [...TABS, { id: 'why', text: 'Why slow?' }] : TABS} chosen={tab} />
+      {there && <Tabs tabs={served ? [...TABS, { id: 'why', text: 'Why slow?' }] : TABS} chosen={tab} />}
       <div role="tabpanel" aria-labelledby={`tab-${tab}`} class="panel">
         {data && tab === 'partitions' && <Partitions topic={data} offset={offset} onPage={setPage} />}
         {data && tab === 'records' && <Records topic={name} partitions={data.partitions} query={query} />}
         {data && tab === 'settings' && <SettingsTable settings={data.config} address={path('topics', name, 'config')} look={async () => (await get<TopicFull>(path('topics', name))).config} onChanged={resource.reload} />}
         {data && tab === 'groups' && <Readers groups={data.groups} />}
-        {tab === 'why' && <Why subject={{ topic: name }} />}
+        {there && tab === 'why' && <Why subject={{ topic: name }} />}
       </div>
       {asked === 'delete' && (
         <Confirm title={`Delete ${name}?`} submit="Delete topic" typed={name} act={() => ask('DELETE', path('topics', name))} onClose={() => setAsked(null)} onDone={() => go(['topics'])}>

@@ -24,12 +24,16 @@ export function UserPage({ name, session }: { name: string; session: Session }) 
   return (
     <>
       <Title title={name} above={{ text: 'Users', href: '#/users' }} about={session.user === name ? 'That is you.' : undefined}>
-        <button type="button" onClick={() => setAsked({ kind: 'change' })}>
-          Change
-        </button>
-        <button type="button" class="danger" onClick={() => setAsked({ kind: 'delete' })}>
-          Delete
-        </button>
+        {refusal?.status !== 404 && (
+          <>
+            <button type="button" onClick={() => setAsked({ kind: 'change' })}>
+              Change
+            </button>
+            <button type="button" class="danger" onClick={() => setAsked({ kind: 'delete' })}>
+              Delete
+            </button>
+          </>
+        )}
       </Title>
       <Refused refusal={refusal} />
       {loading && <Loading />}

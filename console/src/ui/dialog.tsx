@@ -19,6 +19,8 @@ export function Dialog({ title, onClose, children, wide }: Props) {
   useEffect(() => {
     const before = document.activeElement;
     place.current?.showModal();
+    // Not on the cross, which comes first.
+    place.current?.querySelector<HTMLElement>('.inside :is(input, select, textarea):not([disabled])')?.focus();
     // However it ends: the keyboard is where it was, or, if that is gone, on the page.
     return () =>
       void setTimeout(() => {

@@ -1,16 +1,17 @@
 //! What changes the catalog. Runs on the controller's thread, one command after the other; each is durable
 //! before it is visible.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 use journal::{AppendError, AppendItem, AppendResults, Log};
 use types::{Durability, LogId, Offset, TopicId};
 use uuid::Uuid;
 
-use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
+use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key, unified};
 use crate::jobs::{TOGETHER_MAX, durable};
 use crate::limits::{LimitKind, LimitReached};
 use crate::log_ends::{Fits, in_one};
@@ -46,6 +47,9 @@ pub enum CreateError {
     /// The name is taken.
     #[error("Topic '{0}' already exists.")]
     Exists(String),
+    /// One that is there differs in dots and underscores alone, which metrics of Kafka do not tell apart.
+    #[error("Topic '{0}' collides with existing topic: {1}")]
+    Collides(String, String),
     /// Not a possible number.
     #[error("Number of partitions was set to an invalid value: {0}; it is -1 or from 1 to {PARTITIONS_MAX}.")]
     Partitions(i32),
@@ -171,6 +175,9 @@ impl Broker {
         if self.topic(&topic.name).is_some() {
             return Err(CreateError::Exists(topic.name.clone()));
         }
+        if let Some(other) = unified(&topic.name).and_then(|unified| self.catalog.colliding(&unified)) {
+            return Err(CreateError::Collides(topic.name.clone(), other));
+        }
         let partitions = match topic.partitions {
             -1 => self.live_settings().int("num.partitions") as i32,
             number => number,
@@ -195,14 +202,16 @@ impl Broker {
         let mut items = Vec::new();
         let mut next = self.next_log.lock();
         let (begin, mut coming) = (*next, 0);
-        let mut names = HashSet::new();
+        // By what must not be the same.
+        let mut names: HashMap<String, String> = HashMap::new();
         for topic in topics {
-            let checked = match names.contains(&topic.name) {
-                true => Err(CreateError::Exists(topic.name.clone())),
-                false => self.check_create_beside(&topic, coming, *next - begin),
+            let checked = match names.get(&*unified(&topic.name).map_or(Cow::Borrowed(&*topic.name), Cow::Owned)) {
+                Some(other) if *other == topic.name => Err(CreateError::Exists(topic.name.clone())),
+                Some(other) => Err(CreateError::Collides(topic.name.clone(), other.clone())),
+                None => self.check_create_beside(&topic, coming, *next - begin),
             };
             if checked.is_ok() {
-                names.insert(topic.name.clone());
+                names.insert(unified(&topic.name).unwrap_or_else(|| topic.name.clone()), topic.name.clone());
             }
             if let Err(CreateError::Limit(reached)) = &checked {
                 self.limits().note_refusal(reached.kind);

@@ -137,13 +137,20 @@ impl Eq for ByName {}
 struct Inner {
     by_name: BTreeSet<ByName>,
     by_id: ArcTable<Topic, TopicId>,
+    /// Names with a dot or an underscore, behind what Kafka's metrics would call them.
+    unified: BTreeSet<(Box<str>, Box<str>)>,
     /// Of topics that have a name.
     partitions: usize,
 }
 
+/// A name as Kafka's metrics have it, where dots are underscores; `None` where there is neither.
+pub(crate) fn unified(name: &str) -> Option<String> {
+    name.contains(['.', '_']).then(|| name.replace('.', "_"))
+}
+
 impl Default for Inner {
     fn default() -> Self {
-        Self { by_name: BTreeSet::new(), by_id: ArcTable::new(|topic| &topic.id), partitions: 0 }
+        Self { by_name: BTreeSet::new(), by_id: ArcTable::new(|topic| &topic.id), unified: BTreeSet::new(), partitions: 0 }
     }
 }
 
@@ -161,10 +168,20 @@ impl Catalog {
         self.inner.read().by_name.iter().map(|one| Arc::clone(&one.0)).collect()
     }
 
+    /// A topic whose name is the same once dots are underscores.
+    pub fn colliding(&self, unified: &str) -> Option<String> {
+        let inner = self.inner.read();
+        let first = inner.unified.range((Box::from(unified), Box::from(""))..).next()?;
+        (&*first.0 == unified).then(|| first.1.to_string())
+    }
+
     pub fn insert(&self, topic: Arc<Topic>) {
         let mut inner = self.inner.write();
         inner.by_id.insert(Arc::clone(&topic));
         inner.partitions += topic.logs().len();
+        if let Some(unified) = unified(&topic.name) {
+            inner.unified.insert((unified.into(), topic.name.as_str().into()));
+        }
         if let Some(ByName(before)) = inner.by_name.replace(ByName(topic)) {
             inner.partitions -= before.logs().len();
         }
@@ -203,6 +220,9 @@ impl Catalog {
         if !topic.name.is_empty() {
             if inner.by_name.remove(&*topic.name) {
                 inner.partitions -= topic.logs().len();
+                if let Some(unified) = unified(&topic.name) {
+                    inner.unified.remove(&(unified.into(), topic.name.as_str().into()));
+                }
             }
             self.changed();
         }

@@ -215,10 +215,8 @@ impl Broker {
                 return Ok((found, batch.header.base().0));
             }
             let limits = OpenLimits { memory: room, unpacked: bytes_max, record: bytes_max };
-            let vouched = self.is_before_marks(log, &batch.header);
-            let opened = open_records(&slices, batch, Offset(from), limits, &bytes::Bytes::from, |mut record| {
+            let opened = open_records(&slices, batch, Offset(from), limits, &bytes::Bytes::from, |record| {
                 if record.offset.0 <= last {
-                    record.vouched |= vouched;
                     found.push(record);
                 }
             });
@@ -260,8 +258,9 @@ impl Broker {
         let own = record.headers.iter().map(|(name, value)| (&name[..], value.as_deref()));
         let headers: Vec<(&[u8], Option<&[u8]>)> = own.chain(told.iter().map(|(name, value)| (*name, Some(&value[..])))).collect();
         let batch = BatchBuilder::default().record_with_headers(record.timestamp, record.key.as_deref(), record.value.as_deref(), &headers);
-        // A copy says what the record said.
-        let mut bytes = if record.vouched { batch.vouched() } else { batch }.build();
+        // The broker vouches for messages where they were published, not for copies that somebody has sent elsewhere, maybe to another virtual host's
+        // queue.
+        let mut bytes = batch.build();
         if copies.topic.config().append_time {
             let mut stamped = bytes.to_vec();
             record::stamp_append_time(&mut stamped, self.now_ms());

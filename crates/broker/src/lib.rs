@@ -99,14 +99,14 @@ pub use security::{
     TOKEN_KEYS_MAX, InvalidKeys, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens, TopicPermission, TopicPermissions, User, UserLimits, UserWish, VhostWish,
     place_of,
 };
-pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
+pub use settings::{BROKER, Class, Kind, RETENTION, Setting, SettingError, Settings, TOPIC, distance, find, nearest, retention_in_ms};
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
 pub use topic::{Source, Topic, TopicConfig, TopicQuotas, broker_name, effective};
 pub use transactions::{Told, Transactions};
 pub use unpacking::{Unpack, UnpackCounts, Unpacking};
 pub use waits::{About, Cause, Causes, MemoryShare, ThreadTime, WaitBook, Waits};
 pub use watches::Watches;
-pub use why::{Why, WhyConnection, WhyReason, WhySubject};
+pub use why::{LISTED_FROM, Why, WhyConnection, WhyReason, WhySubject};
 
 use group_config::{GROUP_CONFIG_KEY, GroupConfigs};
 use internal_topics::InternalTopics;

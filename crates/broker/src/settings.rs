@@ -339,7 +339,7 @@ pub fn nearest(words: impl Iterator<Item = &'static str>, text: &str) -> &'stati
 }
 
 /// Edits from one text to another.
-fn distance(one: &str, other: &str) -> usize {
+pub fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (line, letter) in one.chars().enumerate() {
@@ -368,22 +368,32 @@ pub struct Settings {
 const OF_LISTENERS: [&str; 2] = ["sasl.enabled.mechanisms", "connections.max.reauth.ms"];
 const LISTENER_PREFIX: &str = "listener.name.";
 
+/// The setting that [`retention_in_ms`] is about.
+pub const RETENTION: &str = "log.retention.ms";
+
+/// The value that `log.retention.minutes` and `log.retention.hours` are for `log.retention.ms`; `None` for other settings.
+///
+/// # Errors
+/// A value that is no number, or too large.
+pub fn retention_in_ms(name: &str, value: &str) -> Result<Option<String>, SettingError> {
+    let scale = match name {
+        "log.retention.minutes" => 60_000,
+        "log.retention.hours" => 3_600_000,
+        _ => return Ok(None),
+    };
+    let number = value.parse::<i64>().ok().and_then(|count| if count < 0 { Some(-1) } else { count.checked_mul(scale) });
+    let refused = || SettingError { name: name.to_owned(), value: Some(value.to_owned()), expected: "it is a whole number".to_owned() };
+    number.ok_or_else(refused).map(|number| Some(number.to_string()))
+}
+
 impl Settings {
     /// Sets one; `log.retention.minutes` and `log.retention.hours` are taken as the milliseconds they are.
     ///
     /// # Errors
     /// Unknown name or impossible value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
-        let scale = match name {
-            "log.retention.minutes" => Some(60_000),
-            "log.retention.hours" => Some(3_600_000),
-            _ => None,
-        };
-        if let Some(scale) = scale {
-            let number = value.parse::<i64>().ok().and_then(|count| if count < 0 { Some(-1) } else { count.checked_mul(scale) });
-            let expected = "it is a whole number".to_owned();
-            let number = number.ok_or(SettingError { name: name.to_owned(), value: Some(value.to_owned()), expected })?;
-            return self.set("log.retention.ms", &number.to_string());
+        if let Some(milliseconds) = retention_in_ms(name, value)? {
+            return self.set(RETENTION, &milliseconds);
         }
         if let Some(rest) = name.strip_prefix(LISTENER_PREFIX) {
             let own = OF_LISTENERS.iter().find_map(|own| Some((rest.strip_suffix(own)?.strip_suffix('.')?, *own)));

@@ -141,15 +141,17 @@ pub fn effective(
         let row = TOPIC.iter().find(|row| row.name == name);
         return (row.map_or_else(|| value.clone(), |row| row.shown(value)), Source::Topic);
     }
+    let default = TOPIC.iter().find(|row| row.name == name).map_or("", |row| row.default);
     if name == "mainstem.durability" {
-        return (durability.to_string(), Source::Broker);
+        let value = durability.to_string();
+        let source = if value == default { Source::Default } else { Source::Broker };
+        return (value, source);
     }
     if let Some(name) = broker_name(name)
         && let (value, true) = settings.text(name)
     {
         return (value.to_owned(), settings.source(name));
     }
-    let default = TOPIC.iter().find(|row| row.name == name).map_or("", |row| row.default);
     (default.to_owned(), Source::Default)
 }
 

@@ -55,7 +55,12 @@ pub struct WhyConnection {
     pub about: About,
     /// Parts of the time, by cause; causes may hold at once.
     pub shares: Vec<(Cause, f64)>,
+    /// The part in which one of its channels had as many messages unacknowledged as it may: reason `unacknowledged`.
+    pub full: f64,
 }
+
+/// Parts of the time that a connection's list has, at least.
+pub const LISTED_FROM: f64 = 0.005;
 
 /// The chain of reasons.
 #[derive(Clone, Debug)]
@@ -200,7 +205,8 @@ impl Broker {
                 peer: waits.peer,
                 protocol: waits.protocol,
                 about: waits.about(),
-                shares: Cause::ALL.into_iter().map(|cause| (cause, shares[cause as usize])).filter(|(_, share)| *share >= 0.005).collect(),
+                shares: Cause::ALL.into_iter().map(|cause| (cause, shares[cause as usize])).filter(|(_, share)| *share >= LISTED_FROM).collect(),
+                full: full.get(&waits.id).copied().unwrap_or(0.0),
             })
             .collect();
         let waiting = |one: &WhyConnection| one.shares.iter().filter(|(cause, _)| !is_rest(*cause)).map(|(_, share)| share).sum::<f64>();

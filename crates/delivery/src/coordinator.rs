@@ -22,6 +22,8 @@ mod account;
 
 /// Keys that a piece of expiring returns, about, at most.
 const KEYS_AT_ONCE: usize = 1000;
+/// A group that nobody is in is forgotten after this long where it has no offsets.
+const WITHOUT_OFFSETS_MS: u64 = 60_000;
 
 /// Limits of the coordinator.
 #[derive(Clone, Debug)]
@@ -579,16 +581,18 @@ impl<W: Copy> GroupCoordinator<W> {
     }
 
     /// Looks at the groups behind `after`, in the order of their names, at most at so many. Forgets offsets of those that have been empty
-    /// for longer than offsets are kept, and groups without offsets; not those that are spared, because offsets of theirs are under way.
+    /// for longer than offsets are kept, and groups that have been empty for a minute and have none; not those that are spared, because offsets
+    /// of theirs are under way.
     pub fn expire(&mut self, now: u64, after: &str, most: usize, spared: impl Fn(&str) -> bool) -> Expired {
-        let before = now.saturating_sub(self.settings.offsets_retention);
+        let (before, recently) = (now.saturating_sub(self.settings.offsets_retention), now.saturating_sub(WITHOUT_OFFSETS_MS));
         let mut expired = Expired { keys: Vec::new(), after: Some(after.to_owned()) };
         let behind = (Bound::Excluded(after), Bound::Unbounded);
         let looked_at: Vec<(String, Option<u64>)> =
             self.groups.range::<str, _>(behind).take(most).map(|(name, group)| (name.clone(), group.expires_from())).collect();
         let all = looked_at.len() < most;
         for (name, emptied) in looked_at {
-            if let Some(emptied) = emptied.filter(|emptied| *emptied <= before && !spared(&name)) {
+            let old = |emptied: u64| emptied <= before || emptied <= recently && self.offsets.get(&name).is_none_or(BTreeMap::is_empty);
+            if let Some(emptied) = emptied.filter(|emptied| old(*emptied) && !spared(&name)) {
                 self.expire_group(&name, emptied, before, &mut expired.keys);
                 if expired.keys.len() >= KEYS_AT_ONCE {
                     // The rest of this one is looked at again.

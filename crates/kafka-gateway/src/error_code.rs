@@ -69,7 +69,7 @@ pub(crate) fn of_transaction(error: TransactionError) -> ErrorCode {
 
 pub(crate) fn of_create(error: &CreateError) -> ErrorCode {
     match error {
-        CreateError::Name(_) => ErrorCode::InvalidTopicException,
+        CreateError::Name(_) | CreateError::Collides(..) => ErrorCode::InvalidTopicException,
         CreateError::Exists(_) => ErrorCode::TopicAlreadyExists,
         CreateError::Partitions(_) => ErrorCode::InvalidPartitions,
         CreateError::Replication | CreateError::TooFewNodes(_) => ErrorCode::InvalidReplicationFactor,

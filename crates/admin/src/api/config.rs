@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{AlterError, BROKER, DYNAMIC, Setting, Source, find};
+use broker::{AlterError, BROKER, DYNAMIC, RETENTION, Setting, Source, find, retention_in_ms};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -113,7 +113,15 @@ pub(crate) fn refused(error: AlterError) -> Refusal {
 }
 
 fn alter(call: &Call<'_>) -> Outcome {
-    let changes = Changes::of_body(&call.object()?)?;
+    let mut changes = Changes::of_body(&call.object()?)?;
+    for (name, value) in &mut changes.set {
+        if let Some(milliseconds) = retention_in_ms(name, value).map_err(|error| setting_refused("set", &error))? {
+            (*name, *value) = (RETENTION.to_owned(), milliseconds);
+        }
+    }
+    if changes.set.iter().filter(|(name, _)| name == RETENTION).count() > 1 {
+        return Err(Answer::invalid("set", format!("{RETENTION} is set more than once, in several units")));
+    }
     let set = changes.set.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
     let all: Vec<(String, Option<String>)> = set.chain(changes.unset.iter().map(|name| (name.clone(), None))).collect();
     call.broker().check_settings(&all).map_err(|error| setting_refused("set", &error))?;

@@ -84,6 +84,27 @@ impl One {
         }
     }
 
+    /// What a search looks at: its name, the user's, that of the client and of its software.
+    fn words(&self) -> String {
+        let (user, client, software) = match self {
+            Self::Kafka(_, client) => {
+                let said = client.said();
+                (said.user.map(|(name, _)| name), Some(said.client_id), said.software.map(|(name, _)| name))
+            }
+            Self::Amqp(connected) => {
+                let properties = TableRef::check(&connected.details.client_properties).map_or_else(|_| json!({}), values::table);
+                let said = |name: &str| properties[name].as_str().map(str::to_owned);
+                (self.user(), said("connection_name"), said("product"))
+            }
+        };
+        let mut words = self.name();
+        for word in [user, client, software].into_iter().flatten() {
+            words.push(' ');
+            words.push_str(&word);
+        }
+        words
+    }
+
     fn described(&self, call: &Call<'_>) -> Value {
         let rates = call.rates().of(Subject::Connection(self.id().0));
         let mut found = match self {
@@ -154,7 +175,7 @@ fn all(call: &Call<'_>) -> Outcome {
     if let Some(user) = call.query("user") {
         found.retain(|one| one.user().as_deref() == Some(user));
     }
-    list(call, found.into_iter().map(|one| (one.name(), one)), |one| Some(one.described(call)))
+    list(call, found.into_iter().map(|one| (one.words(), one)), |one| Some(one.described(call)))
 }
 
 /// The connection of the path, by its number or both ends.

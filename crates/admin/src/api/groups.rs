@@ -18,6 +18,11 @@ use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 use super::settings::{SETTING, described as setting};
 
+const WITHOUT_OFFSET: Schema = Schema::new("WithoutOffset", &[
+    ("partitions", Kind::Int, "That a member reads and of which the group has no offset."),
+    ("records", Kind::Int, "All that they have: as many as it has yet to read if it reads from the beginning, none if it reads what comes."),
+]);
+
 const GROUP: Schema = Schema::new("Group", &[
     ("name", Kind::Text, "Its name."),
     ("kind", Kind::Text, "classic, consumer, share or streams."),
@@ -26,6 +31,7 @@ const GROUP: Schema = Schema::new("Group", &[
     ("members", Kind::Int, "How many are in it."),
     ("topics", Kind::Int, "Topics that it has offsets of or shares, of those that who asks may see."),
     ("lag", Kind::Int, "Records of these topics that it has not done with, of all partitions that it has an offset of."),
+    ("without_offset", Kind::One(&WITHOUT_OFFSET), "Beside these. Where it begins there is for its clients to say (auto.offset.reset), and not known here."),
     ("filter", Kind::OrNull(&Kind::Text), "Members get only records for which this is true; null also for those who may not see its settings."),
 ]);
 
@@ -279,21 +285,18 @@ fn readers(members: &[Member]) -> Readers<'_> {
 }
 
 /// Partitions that a member reads and of which nothing is committed.
-fn unread(broker: &Broker, readers: &Readers<'_>, known: &mut Vec<Place>) {
+fn unread(broker: &Broker, readers: &Readers<'_>, known: &[Place]) -> Vec<Place> {
     let place = |(topic, partition): (&str, u32)| {
         let log = broker.topic(topic)?.log(PartitionIndex(partition))?;
         let (start, end, topic) = (log.start().0, log.high_watermark().0, topic.to_owned());
         Some(Place { topic, partition, committed: None, start, end, lag: None, committed_at: None, metadata: None, in_flight: None })
     };
-    let more: Vec<Place> = {
-        let there: HashSet<(&str, u32)> = known.iter().map(|place| (place.topic.as_str(), place.partition)).collect();
-        readers.keys().filter(|one| !there.contains(*one)).filter_map(|one| place(*one)).collect()
-    };
-    known.extend(more);
-    known.sort_by(|one, other| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)));
+    // What was committed last may be no offset.
+    let there: HashSet<(&str, u32)> = known.iter().map(|place| (place.topic.as_str(), place.partition)).collect();
+    readers.keys().filter(|one| !there.contains(*one)).filter_map(|one| place(*one)).collect()
 }
 
-fn summary(call: &Call<'_>, line: &GroupLine, members: usize, places: &[Place]) -> Value {
+fn summary(call: &Call<'_>, line: &GroupLine, members: usize, places: &[Place], unread: &[Place]) -> Value {
     let mut topics: Vec<&str> = places.iter().map(|place| place.topic.as_str()).collect();
     topics.sort_unstable();
     topics.dedup();
@@ -305,16 +308,25 @@ fn summary(call: &Call<'_>, line: &GroupLine, members: usize, places: &[Place]) 
         "members": members,
         "topics": topics.len(),
         "lag": places.iter().filter_map(|place| place.lag).sum::<u64>(),
+        "without_offset": json!({"partitions": unread.len(), "records": unread.iter().map(|place| place.end - place.start).sum::<u64>()}),
         "filter": describe_filter(call.broker(), &line.group).filter(|_| call.sees_settings(AclResource::Group, &line.group)),
     })
 }
 
-fn described(call: &Call<'_>, line: &GroupLine) -> Option<Value> {
-    let look = look(call.broker(), &line.group, line.kind)?;
+/// How far a group is, of what who asks may see: a group may be seen by those who may not see all that it reads.
+fn seen(call: &Call<'_>, line: &GroupLine, look: &mut Look) -> Vec<Place> {
     let mut places = places(call.broker(), &line.group, line.kind);
     let mut sight = Sight::new(call);
     places.retain(|place| sight.of(&place.topic));
-    Some(summary(call, line, look.members.len(), &places))
+    look.members.iter_mut().for_each(|member| member.assignment.retain(|topic, _| sight.of(topic)));
+    places
+}
+
+fn described(call: &Call<'_>, line: &GroupLine) -> Option<Value> {
+    let mut look = look(call.broker(), &line.group, line.kind)?;
+    let places = seen(call, line, &mut look);
+    let unread = unread(call.broker(), &readers(&look.members), &places);
+    Some(summary(call, line, look.members.len(), &places, &unread))
 }
 
 /// Groups that who asks may see.
@@ -369,14 +381,12 @@ fn show(call: &Call<'_>) -> Outcome {
     let line = line_of(call)?;
     let gone = || Answer::not_found(format!("there is no group {:?}", line.group));
     let mut look = look(call.broker(), &line.group, line.kind).ok_or_else(gone)?;
-    let mut places = places(call.broker(), &line.group, line.kind);
-    // A group may be seen by those who may not see all that it reads.
-    let mut sight = Sight::new(call);
-    places.retain(|place| sight.of(&place.topic));
-    look.members.iter_mut().for_each(|member| member.assignment.retain(|topic, _| sight.of(topic)));
-    let mut found = summary(call, &line, look.members.len(), &places);
+    let mut places = seen(call, &line, &mut look);
     let readers = readers(&look.members);
-    unread(call.broker(), &readers, &mut places);
+    let unread = unread(call.broker(), &readers, &places);
+    let mut found = summary(call, &line, look.members.len(), &places, &unread);
+    places.extend(unread);
+    places.sort_by(|one, other| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)));
     let offset = |place: &Place| {
         json!({
             "topic": place.topic,

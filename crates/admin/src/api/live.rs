@@ -236,7 +236,9 @@ fn growth((before_at, before): (Instant, Extent), (at, now): (Instant, Extent)) 
 fn lag(broker: &Broker, group: &str) -> u64 {
     let committed = broker.groups().offsets(group).into_iter().filter_map(|(topic, partition, committed)| {
         let log = broker.topic(&topic)?.log(PartitionIndex(partition))?;
-        Some(log.high_watermark().0.saturating_sub(u64::try_from(committed.offset).unwrap_or(0)))
+        // What was deleted meanwhile will not be read any more.
+        let from = u64::try_from(committed.offset).ok()?.max(log.start().0);
+        Some(log.high_watermark().0.saturating_sub(from))
     });
     let shared = broker.subscriptions().of_group(group);
     let shared = shared.iter().map(|shared| shared.lock().backlog(shared.log().high_watermark().0));

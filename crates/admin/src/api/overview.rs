@@ -8,12 +8,13 @@ use super::call::Call;
 use super::journals::{self, JOURNAL};
 use super::route::{Access, Route, get};
 use super::schema::{Kind, Schema};
+use super::topics::is_internal;
 use super::vitals::{Memory, NodeTotals};
 use crate::management::Management;
 use crate::management::rates::Subject;
 
 const COUNTS: Schema = Schema::new("Counts", &[
-    ("topics", Kind::Int, "Topics, those of queues too."),
+    ("topics", Kind::Int, "Topics, without those that are queues or whose names begin with __."),
     ("partitions", Kind::Int, "Their partitions."),
     ("groups", Kind::Int, "Groups of all kinds."),
     ("vhosts", Kind::Int, "Virtual hosts."),
@@ -128,7 +129,7 @@ pub(crate) fn memory(memory: &Memory) -> Value {
 
 fn counts(call: &Call<'_>) -> Value {
     let broker = call.broker();
-    let topics = broker.topics();
+    let topics: Vec<_> = broker.topics().into_iter().filter(|topic| !is_internal(broker, topic)).collect();
     let vhosts = broker.vhosts().all();
     let (mut queues, mut consumers) = (0, 0);
     for queue in vhosts.iter().flat_map(|vhost| vhost.queues()) {

@@ -85,10 +85,13 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
         let body = if changes { read(&parts, body, Bounds { bytes: OPEN_BODY_MAX, ..Bounds::USUAL }, "").await? } else { Read::none() };
         return answer_open(&api, &management, route, body.bytes(), (&parts.headers, peers.peer)).await;
     }
-    let caller = api.sessions.caller(&management.broker, &parts.headers, peers.peer).await?;
+    let mut caller = api.sessions.caller(&management.broker, &parts.headers, peers.peer).await?;
     let judged = check_csrf(&caller, &parts.headers, changes).and_then(|()| check_access(&caller.who, route.access));
     judged.inspect_err(|refusal| caller.who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), refusal.status()))?;
     let body = read(&parts, body, Bounds::USUAL, caller.who.name()).await?;
+    // The body may have taken its time: what was allowed before it may not be any more.
+    caller.who = caller.who.renewed().ok_or_else(|| Answer::not_authenticated("who asks has to log in anew", false))?;
+    check_access(&caller.who, route.access)?;
     blocking(move || {
         let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let filled = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();

@@ -109,10 +109,14 @@ fn span(log: &Log) -> u64 {
     log.high_watermark().0.saturating_sub(log.start().0)
 }
 
+/// Is it one that no list shows unless it is asked for: of the broker's or an application's own, or a queue?
+pub(crate) fn is_internal(broker: &Broker, topic: &Arc<Topic>) -> bool {
+    topic.name.starts_with("__") || broker.queue_on(topic).is_some_and(|queue| !queue.is_attached())
+}
+
 fn described(call: &Call<'_>, topic: &Arc<Topic>) -> Value {
     let (logs, config) = (topic.logs(), topic.config());
     let queue = call.broker().queue_on(topic);
-    let own = queue.as_ref().is_some_and(|queue| !queue.is_attached());
     let rate: f64 = logs.iter().map(|log| call.rates().of_log(log.id())).sum();
     let (policy, _) = broker::effective(&config.overrides, &call.broker().live_settings(), config.durability, "cleanup.policy");
     json!({
@@ -122,7 +126,7 @@ fn described(call: &Call<'_>, topic: &Arc<Topic>) -> Value {
         "records": logs.iter().map(|log| span(log)).sum::<u64>(),
         "bytes": logs.iter().map(|log| log.live_bytes()).sum::<u64>(),
         "queue": queue.as_ref().map(|queue| json!({"vhost": queue.vhost(), "name": queue.name().to_string()})),
-        "internal": own || topic.name.starts_with("__"),
+        "internal": is_internal(call.broker(), topic),
         "durability": config.durability.to_string(),
         "cleanup_policy": policy,
         "retention_ms": config.retention.ms,
@@ -187,10 +191,7 @@ fn show(call: &Call<'_>) -> Outcome {
 
 fn all(call: &Call<'_>) -> Outcome {
     let internal = call.flag("internal");
-    let is_shown = |topic: &Arc<Topic>| {
-        let own = || call.broker().queue_on(topic).is_some_and(|queue| !queue.is_attached());
-        call.sees_topic(&topic.name) && (internal || !(topic.name.starts_with("__") || own()))
-    };
+    let is_shown = |topic: &Arc<Topic>| call.sees_topic(&topic.name) && (internal || !is_internal(call.broker(), topic));
     let topics = call.broker().topics().into_iter().filter(is_shown).map(|topic| (topic.name.clone(), topic));
     list(call, topics, |topic| Some(described(call, topic)))
 }
@@ -198,7 +199,7 @@ fn all(call: &Call<'_>) -> Outcome {
 fn not_created(error: CreateError) -> Refusal {
     match error {
         CreateError::Name(_) => Answer::invalid("name", error.to_string()),
-        CreateError::Exists(_) | CreateError::Limit(_) => Answer::conflict(error.to_string()),
+        CreateError::Exists(_) | CreateError::Collides(..) | CreateError::Limit(_) => Answer::conflict(error.to_string()),
         CreateError::Partitions(_) => Answer::invalid("partitions", error.to_string()),
         CreateError::Replication | CreateError::TooFewNodes(_) => Answer::invalid("replication", error.to_string()),
         CreateError::Setting(error) => setting_refused("config", &error),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Broker, PasswordHash, PasswordWish, User, UserLimits, UserWish};
+use broker::{Broker, PasswordHash, PasswordWish, User, UserLimits, UserWish, distance};
 use hashbrown::HashMap;
 use serde_json::{Value, json};
 
@@ -46,6 +46,8 @@ const WISH: Schema = Schema::body("UserWish", &[], &[
 ]);
 
 const ADMINISTRATOR: &str = "administrator";
+/// Edits from a tag to another that somebody may have meant.
+const TYPING_ERRORS: usize = 3;
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/users", Access::Administrator, "Users", &USER, all),
@@ -145,16 +147,22 @@ fn logs_in(user: &User) -> bool {
     user.password().is_some() || user.scram().iter().next().is_some()
 }
 
-/// Somebody has to be able to administer the broker, once users are defined: this one (`he`), or another.
+/// Somebody has to be able to administer the broker, once users are defined: this one (`he`), or another. `tags`: that he is to have.
 ///
 /// # Errors
 /// 409.
-fn check_administrators(broker: &Broker, name: &str, he: bool) -> Result<(), Refusal> {
+fn check_administrators(broker: &Broker, name: &str, he: bool, tags: &[String]) -> Result<(), Refusal> {
+    let users = broker.security().users();
     let may = |user: &Arc<User>| user.name() != name && user.has_tag(ADMINISTRATOR) && logs_in(user);
-    if he || broker.security().users().iter().any(may) {
+    if he || users.iter().any(may) {
         return Ok(());
     }
-    Err(Answer::conflict("nobody could administer the broker any more: some user needs tag administrator and a password"))
+    let meant = tags.iter().find(|tag| *tag != ADMINISTRATOR && tag.len() < 20 && distance(ADMINISTRATOR, tag) <= TYPING_ERRORS);
+    let meant = meant.map_or_else(String::new, |tag| format!(" (tag {tag:?}: did you mean {ADMINISTRATOR}?)"));
+    Err(Answer::conflict(match users.is_empty() {
+        true => format!("the first user takes the place of guest and has to be able to administer the broker: give {name:?} tag {ADMINISTRATOR} and a password{meant}"),
+        false => format!("nobody could administer the broker any more: some user needs tag {ADMINISTRATOR} and a password{meant}"),
+    }))
 }
 
 /// Might he administer the broker after that?
@@ -179,13 +187,13 @@ fn put(call: &Call<'_>) -> Outcome {
     let wish = wish_of(&name, &call.object()?)?;
     if call.dry_run() {
         let before = find(call.broker(), &name);
-        check_administrators(call.broker(), &name, would_administer(before.as_deref(), &wish))?;
+        check_administrators(call.broker(), &name, would_administer(before.as_deref(), &wish), wish.tags.as_deref().unwrap_or_default())?;
         return Ok(Answer::of(tried(call, before.as_deref(), &wish)));
     }
     let done = call.control(move |broker| {
         // Looked at where changes come one after the other: of two administrators who go at once one stays.
         let before = find(broker, &name);
-        check_administrators(broker, &name, would_administer(before.as_deref(), &wish))?;
+        check_administrators(broker, &name, would_administer(before.as_deref(), &wish), wish.tags.as_deref().unwrap_or_default())?;
         broker.put_user(wish).map(|user| (before.is_none(), user)).map_err(|error| refused("user", error))
     })?;
     let (is_new, user) = done?;
@@ -218,7 +226,7 @@ fn delete(call: &Call<'_>) -> Outcome {
     call.control_or_try(move |broker, really| {
         // Without any user there is guest again.
         if broker.security().users().iter().any(|user| user.name() != name) {
-            check_administrators(broker, &name, false)?;
+            check_administrators(broker, &name, false, &[])?;
         }
         if really { broker.delete_user(&name).map(drop).map_err(|error| refused("user", error)) } else { Ok(()) }
     })??;

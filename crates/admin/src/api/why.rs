@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use broker::{Broker, Why, WhyConnection, WhyReason, WhySubject};
+use broker::{Broker, LISTED_FROM, Why, WhyConnection, WhyReason, WhySubject};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome};
@@ -144,7 +144,9 @@ fn reason(one: &WhyReason) -> Value {
 
 fn connection(broker: &Broker, one: &WhyConnection) -> Value {
     let topics = one.about.topics.iter().filter_map(|id| broker.topic_by_id(*id)).map(|topic| topic.name.clone());
-    let shares: Map<String, Value> = one.shares.iter().map(|(cause, share)| (cause.name().to_owned(), json!(rounded(*share)))).collect();
+    let full = Some(("unacknowledged", one.full)).filter(|(_, share)| *share >= LISTED_FROM);
+    let shares = one.shares.iter().map(|(cause, share)| (cause.name(), *share)).chain(full);
+    let shares: Map<String, Value> = shares.map(|(cause, share)| (cause.to_owned(), json!(rounded(share)))).collect();
     json!({
         "peer": one.peer.to_string(),
         "protocol": one.protocol,

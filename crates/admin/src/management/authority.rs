@@ -28,6 +28,8 @@ const PATH_SHOWN_MAX: usize = 1000;
 #[derive(Clone)]
 pub(crate) struct Identity {
     user: Arc<User>,
+    /// He is one that is defined here, and not one of whom only a token tells.
+    is_defined: bool,
     /// For access control entries.
     subject: Subject,
     address: IpAddr,
@@ -38,7 +40,15 @@ impl Identity {
     /// Who asks from there.
     pub fn new(user: Arc<User>, broker: &Arc<Broker>, from: IpAddr) -> Self {
         let subject = broker.security().subject(Some(user.name()), from);
-        Self { user, subject, address: from, broker: Arc::clone(broker) }
+        let is_defined = broker.security().user(user.name()).is_some_and(|there| Arc::ptr_eq(&there, &user));
+        Self { user, is_defined, subject, address: from, broker: Arc::clone(broker) }
+    }
+
+    /// The same as he is now. `None`: he has gone, or somebody else has his name, or he has to log in with another password.
+    pub fn renewed(&self) -> Option<Self> {
+        let user = if self.is_defined { self.broker.security().user(self.name())? } else { Arc::clone(&self.user) };
+        let is_he = user.password() == self.user.password() && user.scram() == self.user.scram();
+        is_he.then(|| Self { is_defined: self.is_defined, ..Self::new(user, &self.broker, self.address) })
     }
 
     /// He as he is now: with the tags that he has, and with none if he is gone.

@@ -44,6 +44,11 @@ pub(crate) fn connection_of(call: &Call<'_>) -> Result<Arc<Connected>, Refusal> 
     if call.who.monitors() || found.details.user == call.who.name() { Ok(found) } else { Err(Answer::not_authorised("Not owner")) }
 }
 
+/// Who sees the connections of others does not close them by that.
+fn may_close(call: &Call<'_>, one: &Connected) -> bool {
+    call.who.is_administrator() || one.details.user == call.who.name()
+}
+
 fn described(call: &Call<'_>, connected: &Connected) -> Value {
     let details = &connected.details;
     let properties = TableRef::check(&details.client_properties).map_or_else(|_| json!({}), values::table);
@@ -111,6 +116,9 @@ fn reason(call: &Call<'_>) -> String {
 /// One that is gone already is closed as well as it can be.
 fn close(call: &Call<'_>) -> Outcome {
     let connected = connection_of(call)?;
+    if !may_close(call, &connected) {
+        return Err(Answer::not_authorised("Not owner"));
+    }
     call.broker().dismiss_connection(&connected, &reason(call));
     Ok(Answer::done())
 }
@@ -130,6 +138,6 @@ fn of_user(call: &Call<'_>) -> Outcome {
 
 fn close_of_user(call: &Call<'_>) -> Outcome {
     let reason = reason(call);
-    of_this_user(call).for_each(|one| call.broker().dismiss_connection(&one, &reason));
+    of_this_user(call).filter(|one| may_close(call, one)).for_each(|one| call.broker().dismiss_connection(&one, &reason));
     Ok(Answer::done())
 }

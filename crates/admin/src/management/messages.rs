@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, text};
 use super::exchanges::plain_name;
-use super::queues::check_not_owned;
+use super::queues::{check_no_stream, check_not_owned};
 use super::route::{Access, Route, route};
 use super::values;
 
@@ -119,6 +119,7 @@ fn get(call: &Call<'_>) -> Outcome {
     check_not_owned(&queue)?;
     call.who.check_permission(vhost.name(), Permission::Read, queue.name())?;
     call.who.check_resource(AclOperation::Read, AclResource::Group, queue.understood().group())?;
+    check_no_stream(&queue, "basic.get")?;
     let body = call.object_with(&["count", "ackmode", "encoding"])?;
     let count = match &body["count"] {
         Value::Number(number) => number.as_u64(),

@@ -1,4 +1,5 @@
-//! Parameters of virtual hosts and of the broker. Of components there are `operator_policy` and `vhost-limits`.
+//! Parameters of virtual hosts and of the broker. Of components there are `operator_policy` and `vhost-limits`; of shovels and federation, which
+//! programs ask for as a matter of course, there are none.
 
 use axum::http::Method;
 use broker::{PolicyScope, Vhost};
@@ -21,6 +22,10 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/global-parameters/{name}", Access::Policymaker, show_global),
     route(Method::PUT, "/global-parameters/{name}", Access::Administrator, put_global),
     route(Method::DELETE, "/global-parameters/{name}", Access::Administrator, delete_global),
+    route(Method::GET, "/federation-links", Access::Monitoring, none),
+    route(Method::GET, "/federation-links/{vhost}", Access::Monitoring, none),
+    route(Method::GET, "/shovels", Access::Monitoring, none),
+    route(Method::GET, "/shovels/{vhost}", Access::Monitoring, none),
 ];
 
 /// Those of a virtual host, policies of operators among them, as RabbitMQ shows them.
@@ -56,6 +61,12 @@ fn delete(call: &Call<'_>) -> Outcome {
     let (vhost, [component, name]) = (call.vhost()?, ["component", "name"].map(|name| call.path(name).to_owned()));
     call.control(move |broker| broker.delete_parameter(&vhost, &component, &name))?.map_err(refused)?;
     Ok(Answer::done())
+}
+
+/// What is not there, of an existing virtual host where one is named.
+fn none(call: &Call<'_>) -> Outcome {
+    call.chosen_vhosts()?;
+    list(call, Vec::new())
 }
 
 fn globals(call: &Call<'_>) -> Outcome {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{Policy, Queue, QueueDeclaration, QueueError, Via, kind_name};
+use broker::{Lag, Policy, Queue, QueueDeclaration, QueueError, Via, kind_name};
 use delivery::QueueKind;
 use routing::Name;
 use serde_json::{Map, Value, json};
@@ -88,6 +88,11 @@ fn put_policy(queue: &Queue, found: &mut Map<String, Value>) {
     }
 }
 
+/// Bytes of so many messages of a queue, about: by the mean size of all that its log has yet, which may be acknowledged.
+pub(crate) fn bytes_of(queue: &Queue, messages: u64) -> u64 {
+    Lag::in_log(queue.log(), messages).bytes
+}
+
 fn put_counts(call: &Call<'_>, queue: &Arc<Queue>, found: &mut Map<String, Value>) {
     let held = call.broker().counts(queue);
     let counts = rates::of_queue(&call.broker().tally(queue), held.ready, held.unacknowledged);
@@ -97,7 +102,7 @@ fn put_counts(call: &Call<'_>, queue: &Arc<Queue>, found: &mut Map<String, Value
         found.insert("message_stats".to_owned(), stats);
     }
     let messages = held.ready + held.unacknowledged;
-    let bytes = if messages + held.dying == 0 { 0 } else { queue.log().live_bytes() };
+    let bytes = bytes_of(queue, messages + held.dying);
     let ready_bytes = (u128::from(bytes) * u128::from(held.ready) / u128::from(messages.max(1))) as u64;
     let persistent = |value: u64| if queue.is_durable() { value } else { 0 };
     let capacity = if held.consumers > 0 && held.ready == 0 { 1 } else { 0 };
@@ -217,11 +222,21 @@ pub(crate) fn check_not_owned(queue: &Queue) -> Result<(), Refusal> {
     }
 }
 
+/// # Errors
+/// 400, in the words of AMQP: its messages are not taken away.
+pub(crate) fn check_no_stream(queue: &Queue, what: &str) -> Result<(), Refusal> {
+    match queue.is_stream() {
+        true => Err(Answer::bad_request(format!("540 NOT_IMPLEMENTED - {what} not supported by stream queues queue '{}' in vhost '{}'", queue.name(), queue.vhost()))),
+        false => Ok(()),
+    }
+}
+
 fn purge(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
     await_counts(call.broker(), &queue);
     let caller = call.who.caller(Via::Management);
+    check_no_stream(&queue, "queue.purge")?;
     call.control(move |broker| broker.check_purge(&caller.principal, &queue).map(|()| broker.purge(&queue)))?.map_err(|denial| refused(denial.into()))?;
     Ok(Answer::done())
 }

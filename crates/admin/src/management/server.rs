@@ -81,6 +81,8 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
     let judged = segments(parts.uri.path().strip_prefix("/api").unwrap_or_default()).ok_or_else(Answer::not_found);
     let (segments, bounds) = judged.and_then(|segments| permit(&who, &method, &segments).map(|bounds| (segments, bounds))).inspect_err(|refusal| note(refusal.status))?;
     let body = bodies::read(&parts, body, bounds, who.name()).await.map_err(|unread| Answer::unread(unread, bounds.bytes)).inspect_err(|refusal| note(refusal.status))?;
+    // The body may have taken its time: what was allowed before it may not be any more.
+    let who = who.renewed().ok_or_else(Answer::wrong_credentials)?;
     blocking(move || {
         let outcome = call(&management, &who, (&method, &segments), &parts, body.bytes());
         let (Ok(answer) | Err(answer)) = &outcome;
@@ -112,6 +114,7 @@ fn permit(who: &Identity, method: &Method, segments: &[String]) -> Result<Bounds
 
 /// Does what a request asks for.
 fn call(management: &Arc<Management>, who: &Identity, (method, segments): (&Method, &[String]), parts: &Parts, body: &[u8]) -> Outcome {
+    permit(who, method, segments)?;
     let (route, filled) = route_of(method, segments)?;
     let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
     let call = Call { management, who, filled, query, headers: &parts.headers, body, access: route.access };

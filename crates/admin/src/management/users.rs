@@ -1,7 +1,7 @@
 //! Users: list, look at, make, change, delete; their limits.
 
 use axum::http::Method;
-use broker::{HashAlgorithm, PasswordHash, PasswordWish, SecurityError, User, UserLimits, UserWish};
+use broker::{HashAlgorithm, InvalidHash, PasswordHash, PasswordWish, SecurityError, User, UserLimits, UserWish};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -130,11 +130,15 @@ fn hashed(hash: &str, algorithm: &str) -> Result<PasswordWish, Refusal> {
     if hash.is_empty() {
         return Ok(PasswordWish::Remove);
     }
-    let algorithm = match algorithm {
-        "" => HashAlgorithm::RabbitSha256,
-        given => given.parse().map_err(|_| Answer::bad_request(format!("hashing algorithm {given} is not known")))?,
+    let found = match algorithm {
+        "" => PasswordHash::of_rabbitmq(hash),
+        given => given.parse().and_then(|algorithm| PasswordHash::from_base64(algorithm, hash)),
     };
-    let found = PasswordHash::from_base64(algorithm, hash).map_err(|_| Answer::bad_request(json!(["not_base64", hash])))?;
+    let found = found.map_err(|error| match error {
+        InvalidHash::Encoding => Answer::bad_request(json!(["not_base64", hash])),
+        InvalidHash::Algorithm(given) => Answer::bad_request(format!("hashing algorithm {given} is not known")),
+        other => Answer::bad_request(other.to_string()),
+    })?;
     Ok(PasswordWish::Hash(found))
 }
 

@@ -172,6 +172,17 @@ impl PasswordHash {
         Self::from_bytes(algorithm, &STANDARD.decode(text).map_err(|_| InvalidHash::Encoding)?)
     }
 
+    /// The same of a hash of RabbitMQ, where nobody says how it was made: its length does.
+    ///
+    /// # Errors
+    /// `Encoding`, `Length`.
+    pub fn of_rabbitmq(text: &str) -> Result<Self, InvalidHash> {
+        let bytes = STANDARD.decode(text).map_err(|_| InvalidHash::Encoding)?;
+        let known = [HashAlgorithm::RabbitSha256, HashAlgorithm::RabbitSha512, HashAlgorithm::RabbitMd5];
+        let algorithm = known.into_iter().find(|one| one.bytes() == bytes.len()).unwrap_or(HashAlgorithm::RabbitSha256);
+        Self::from_bytes(algorithm, &bytes)
+    }
+
     /// As definitions carry it.
     pub fn to_base64(&self) -> String {
         STANDARD.encode(&self.bytes)
@@ -249,7 +260,10 @@ mod tests {
             assert!(hash.verify(b"test12"), "{algorithm}");
             assert!(!hash.verify(b"test13"), "{algorithm}");
             assert_eq!(algorithm.name().parse(), Ok(algorithm));
+            assert_eq!(PasswordHash::of_rabbitmq(text), Ok(hash), "its length tells the algorithm");
         }
+        assert_eq!(PasswordHash::of_rabbitmq("no base64!"), Err(InvalidHash::Encoding));
+        assert!(matches!(PasswordHash::of_rabbitmq("AAAA"), Err(InvalidHash::Length { wanted: 36, found: 3, .. })));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use broker::append::AppendItem;
-use broker::{Caller, Queue, QueueDeclaration, QueueError, VhostWish};
+use broker::{Caller, CreateTopic, Queue, QueueDeclaration, QueueError, VhostWish};
 use routing::{Arguments, Name};
 use types::{ConnectionId, LogId};
 
@@ -194,4 +194,24 @@ fn of_two_topics_of_one_name_both_queues_have_theirs() {
         assert_eq!(names, ["a~20b", "a~~320b"]);
         node.close();
     }
+}
+
+/// Kafka makes no topics that its metrics could not tell apart. Queues have no such rule.
+#[test]
+fn topics_differ_in_more_than_dots_and_underscores() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = Node::open(folder.path(), 1);
+    let wish = |name: &str| CreateTopic { name: name.to_owned(), partitions: 1, replication: 1, overrides: Default::default() };
+    let create = |names: &[&str]| -> Vec<Option<String>> {
+        let outcomes = node.broker.create_topics(names.iter().copied().map(wish).collect());
+        outcomes.into_iter().map(|outcome| outcome.err().map(|error| error.to_string())).collect()
+    };
+    let collides = |name: &str, other: &str| Some(format!("Topic '{name}' collides with existing topic: {other}"));
+    assert_eq!(create(&["a.b_c", "plain", "a.b"]), [None, None, None]);
+    assert_eq!(create(&["a_b.c", "a-b", "ab"]), [collides("a_b.c", "a.b_c"), None, None]);
+    assert_eq!(create(&["x.y", "x_y", "x.y"]), [None, collides("x_y", "x.y"), Some("Topic 'x.y' already exists.".to_owned())]);
+    node.queue("a_b", true);
+    node.broker.delete_topic(&node.broker.topic("a.b_c").expect("it is there")).expect("deleted");
+    assert_eq!(create(&["a_b_c"]), [None]);
+    node.close();
 }

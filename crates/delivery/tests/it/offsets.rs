@@ -1,7 +1,7 @@
 //! Committed offsets: who may commit, how long they stay.
 
 use bytes::Bytes;
-use delivery::{Commit, CommittedOffset, Committer, Expired, GroupError};
+use delivery::{Commit, CommittedOffset, Committer, Expired, GroupError, LeaveMember};
 
 use crate::room::{GROUP, Room, settings};
 
@@ -80,6 +80,18 @@ fn offsets_of_an_empty_group_expire() {
     let keys = room.groups.expire(now + retention + 1, "", 10, |_| false).keys;
     assert!(keys.iter().any(|key| room.records.contains_key(key)));
     assert_eq!(room.groups.offset(GROUP, "t", 3), None);
+}
+
+#[test]
+fn an_empty_group_without_offsets_is_forgotten_soon() {
+    let (mut room, leader, follower, _) = Room::two_members();
+    let leaving = [leader, follower].map(|member_id| LeaveMember { member_id, instance: None });
+    assert!(room.groups.expire(u64::MAX / 2, "", 10, |_| false).keys.is_empty(), "somebody is in it");
+    room.groups.leave(GROUP, &leaving, room.now, &mut Vec::new()).expect("they leave");
+    assert!(room.groups.expire(room.now + 59_999, "", 10, |_| false).keys.is_empty(), "they may come back");
+    assert_eq!(room.groups.names(), [GROUP]);
+    room.groups.expire(room.now + 60_000, "", 10, |_| false);
+    assert!(room.groups.names().is_empty());
 }
 
 #[test]

@@ -108,6 +108,7 @@ const COLUMNS: &[Column] = &[
     ("MEMBERS", "members", Form::Count),
     ("TOPICS", "topics", Form::Count),
     ("LAG", "lag", Form::Count),
+    ("NO OFFSET", "without_offset.partitions", Form::Count),
     ("FILTER", "filter", Form::Text),
 ];
 
@@ -159,6 +160,8 @@ fn shown(group: &Value) -> String {
         ("Assignor", "assignor", Form::Text),
         ("Epoch", "epoch", Form::Count),
         ("Lag", "lag", Form::Count),
+        ("Partitions without an offset", "without_offset.partitions", Form::Count),
+        ("Records in these", "without_offset.records", Form::Count),
         ("Filter", "filter", Form::Text),
     ];
     let members: Vec<Value> = group["member_list"].as_array().into_iter().flatten().map(reads).collect();

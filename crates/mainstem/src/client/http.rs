@@ -281,11 +281,19 @@ impl Client {
         let said = value["reason"].as_str().map_or_else(|| format!("{shown} answers with status {status}"), str::to_owned);
         let reason = match (status, value["field"].as_str()) {
             (401, _) => format!("{said} (--user, with its password in --password-file or {PASSWORD})"),
-            (_, Some(field)) if !said.contains(field) => format!("{field}: {said}"),
+            (_, Some(field)) => match within(field) {
+                name if said.contains(name) => said,
+                name => format!("{name}: {said}"),
+            },
             _ => said,
         };
         Refused { status, reason }
     }
+}
+
+/// A field of a body without what it is in, which nobody has written who uses a command.
+fn within(field: &str) -> &str {
+    ["set.", "values.", "config."].iter().find_map(|outer| field.strip_prefix(outer)).unwrap_or(field)
 }
 
 /// An answer taken apart.

@@ -10,6 +10,7 @@ mod operations;
 mod queues;
 mod quotas;
 mod settings;
+mod sure;
 mod table;
 mod top;
 mod topics;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Session;
 use super::http::segment;
+use super::sure::Sure;
 use super::table::{self, Column, Form};
 use super::topics::{said, trying};
 
@@ -85,6 +86,8 @@ pub enum QueueVerb {
         /// Say how many only
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        sure: Sure,
     },
     /// Delete a queue
     Delete {
@@ -100,6 +103,8 @@ pub enum QueueVerb {
         /// Check only
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        sure: Sure,
     },
 }
 
@@ -255,14 +260,20 @@ pub fn run(session: &Session, verb: QueueVerb) -> anyhow::Result<()> {
             }
             session.change("PUT", &place.path("queues", &name), Some(&body), |_| format!("queue {name} declared\n"))
         }
-        QueueVerb::Purge { name, place, dry_run } => {
+        QueueVerb::Purge { name, place, dry_run, sure } => {
+            if !dry_run {
+                sure.ask(&format!("Delete all messages of queue {name} that are ready"))?;
+            }
             let path = trying(&format!("{}/purge", place.path("queues", &name)), dry_run);
             session.change("POST", &path, None, |found| {
                 let count = &found["purged"];
                 said(dry_run, &format!("{count} messages of queue {name} deleted"), &format!("{count} messages of queue {name} would be deleted"))
             })
         }
-        QueueVerb::Delete { name, place, if_unused, if_empty, dry_run } => {
+        QueueVerb::Delete { name, place, if_unused, if_empty, dry_run, sure } => {
+            if !dry_run && !if_empty {
+                sure.ask(&format!("Delete queue {name} and all its messages"))?;
+            }
             let flags: Vec<(&str, &str)> = [("if_unused", if_unused), ("if_empty", if_empty)].into_iter().filter(|(_, set)| *set).map(|(name, _)| (name, "true")).collect();
             let path = trying(&super::http::with_query(&place.path("queues", &name), &flags), dry_run);
             session.change("DELETE", &path, None, |_| said(dry_run, &format!("queue {name} deleted"), &format!("queue {name} can be deleted")))

@@ -4,6 +4,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::http::segment;
+use super::sure::Sure;
 use super::table::{self, Column, Form};
 use super::{Session, settings_of};
 
@@ -13,7 +14,7 @@ pub const EXAMPLES: &str = "Examples:
   mainstem topic alter orders --set cleanup.policy=compact --unset retention.ms
   mainstem topic alter orders --partitions 24 --dry-run
   mainstem topic show orders --json
-  mainstem topic delete orders";
+  mainstem topic delete orders --yes";
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -67,6 +68,8 @@ pub enum Verb {
         /// Check only
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        sure: Sure,
     },
     /// Delete records from the beginning of a partition
     Truncate {
@@ -79,6 +82,8 @@ pub enum Verb {
         /// Check only
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        sure: Sure,
     },
 }
 
@@ -198,11 +203,18 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
             let config = if set.is_empty() && unset.is_empty() { None } else { Some(json!({"set": settings_of(&set)?, "unset": unset})) };
             alter(session, &name, config.as_ref(), partitions, dry_run)
         }
-        Verb::Delete { name, dry_run } => {
+        Verb::Delete { name, dry_run, sure } => {
+            if !dry_run {
+                sure.ask(&format!("Delete topic {name} and all its records"))?;
+            }
             let path = trying(&format!("/v1/topics/{}", segment(&name)), dry_run);
             session.change("DELETE", &path, None, |_| said(dry_run, &format!("topic {name} deleted"), &format!("topic {name} can be deleted")))
         }
-        Verb::Truncate { name, partition, before, dry_run } => {
+        Verb::Truncate { name, partition, before, dry_run, sure } => {
+            if !dry_run {
+                let which = if before == -1 { "all records".to_owned() } else { format!("the records before offset {before}") };
+                sure.ask(&format!("Delete {which} of partition {partition} of topic {name}"))?;
+            }
             let path = trying(&format!("/v1/topics/{}/truncate", segment(&name)), dry_run);
             let body = json!({"partitions": [{"partition": partition, "before": before}]});
             session.change("POST", &path, Some(&body), |found| {

@@ -80,6 +80,17 @@ fn refuses(process: &Process, arguments: &[&str]) -> String {
     String::from_utf8(done.stderr).expect("UTF-8")
 }
 
+#[test]
+fn the_overview_counts_what_lists_show() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    says(&process, &["topic", "create", "orders", "--partitions", "3"]);
+    says(&process, &["queue", "declare", "work"]);
+    let counts = &get(&process, "/v1/overview")["counts"];
+    assert_eq!((&counts["topics"], &counts["partitions"], &counts["queues"]), (&json!(1), &json!(3), &json!(1)), "{counts}");
+    assert_eq!((&get(&process, "/v1/topics")["total"], &get(&process, "/v1/topics?internal=true")["total"]), (&json!(1), &json!(2)));
+}
+
 /// Has a group commit offset 0 of partition 0 of a topic.
 pub fn commit(process: &Process, group: &str, topic: &str) {
     commit_partitions(process, group, topic, 1);
@@ -229,6 +240,11 @@ fn users_log_in_and_sessions_protect_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &["--set", "mainstem.password.iterations=1000", "--set", "mainstem.login.failures=6"]);
     assert_eq!(get(&process, "/v1/session")["anonymous"], true);
+    for (arguments, said) in [(&["--tag", "adminstrator"][..], "did you mean administrator?"), (&[], "the first user takes the place of guest")] {
+        let refused = run(&process, &[&["user", "add", "anna"], arguments].concat(), "secret\n");
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && text.contains(said), "{text}");
+    }
     let added = run(&process, &["user", "add", "anna", "--tag", "administrator"], "secret\n");
     assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
     assert_eq!(ask(&process, "GET", "/v1/overview", &[], "").status, 401, "now everybody has to log in");
@@ -314,6 +330,10 @@ fn settings_change_while_the_broker_runs_and_stay() {
     assert_eq!(get(&process, "/v1/topics/after")["partitions"], 5);
     let row = &get(&process, "/v1/config?search=num.partitions")["items"][0];
     assert_eq!((&row["value"], &row["source"], &row["apply"]), (&json!("5"), &json!("dynamic"), &json!("dynamic")));
+    assert!(says(&process, &["config", "set", "log.retention.hours=2"]).contains("7200000"), "in other units, as in the file");
+    assert!(refuses(&process, &["config", "set", "log.retention.hours=2", "log.retention.minutes=3"]).contains("more than once"));
+    let refused = refuses(&process, &["config", "set", "num.partitions=many"]);
+    assert!(refused.contains("num.partitions") && !refused.contains("set.num.partitions"), "{refused}");
     assert!(refuses(&process, &["config", "set", "mainstem.shards=3"]).contains("restart"));
     assert!(refuses(&process, &["config", "set", "num.partition=3"]).contains("num.partitions"), "the nearest name is told");
     says(&process, &["config", "unset", "num.partitions", "log.retention.ms"]);

@@ -1,5 +1,8 @@
 //! Who may see and do what by the administration API: permissions, and access control entries where they count.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -385,4 +388,42 @@ fn messages_are_passed_on_only_where_who_asks_may_send_them() {
         let answer = ask_as(&process, "bob", method, path, &body);
         assert_eq!(answer.status, status, "{method} {path} {body}: {}", answer.body);
     }
+}
+
+/// A body may take its time, and who asks may have gone or have lost a right meanwhile.
+#[test]
+fn rights_are_asked_again_when_a_body_has_come() {
+    let (_folder, process) = with_bob(".*", &[]);
+    let body = json!({"password": "secret", "tags": "administrator"}).to_string();
+    let listed = json!({"password": "secret", "tags": ["administrator"]}).to_string();
+    for (path, body) in [("/api/users/dave", &body), ("/v1/users/dave", &listed)] {
+        for (method, change) in [("PUT", json!({"tags": ["monitoring"]})), ("DELETE", Value::Null)] {
+            make(&process, "PUT", "/v1/users/carol", &json!({"password": "carol", "tags": ["administrator"]}));
+            let mut socket = TcpStream::connect(process.admin).expect("the port is open");
+            let login = STANDARD.encode("carol:carol");
+            let length = body.len();
+            write!(socket, "PUT {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nauthorization: Basic {login}\r\nexpect: 100-continue\r\n\r\n")
+                .expect("it is read");
+            let mut before = [0; 25];
+            socket.read_exact(&mut before).expect("it is allowed, and the body is waited for");
+            assert!(before.starts_with(b"HTTP/1.1 100"), "{}", String::from_utf8_lossy(&before));
+            make(&process, method, "/v1/users/carol", &change);
+            socket.write_all(body.as_bytes()).expect("it is read");
+            let mut answer = String::new();
+            socket.read_to_string(&mut answer).expect("an answer");
+            assert!(answer.starts_with("HTTP/1.1 401") || answer.starts_with("HTTP/1.1 403"), "{path} after {method}: {answer}");
+            assert_eq!(ask_as(&process, "root", "GET", "/v1/users/dave", &Value::Null).status, 404);
+        }
+    }
+}
+
+/// As over AMQP: who may read a stream does not empty it, and messages are not taken from it one by one.
+#[test]
+fn a_stream_is_not_emptied_by_those_who_read_it() {
+    let (_folder, process) = with_bob(".*", &[]);
+    make(&process, "PUT", "/v1/queues/%2F/st", &json!({"type": "stream"}));
+    let purged = ask_as(&process, "bob", "DELETE", "/api/queues/%2F/st/contents", &Value::Null);
+    assert!(purged.status == 400 && purged.body.to_string().contains("540 NOT_IMPLEMENTED"), "{}", purged.body);
+    let got = ask_as(&process, "bob", "POST", "/api/queues/%2F/st/get", &json!({"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}));
+    assert!(got.status == 400 && got.body.to_string().contains("540 NOT_IMPLEMENTED"), "{}", got.body);
 }
