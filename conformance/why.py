@@ -166,6 +166,7 @@ def a_consumer_that_acknowledges_nothing(broker):
     expect(broker, ["unacknowledged"], client="hoarder")
     found = why(broker, client="hoarder")
     assert "no-records" not in causes(found), found["reasons"]
+    assert found["connections"][0]["shares"].get("unacknowledged", 0) >= LEAST, found["connections"]
     connection.close()
 
 

@@ -120,6 +120,25 @@ def groups_go_on_elsewhere(node):
     assert not any(row["name"] == "readers" for row in node.shows("group", "list"))
 
 
+def lag_says_what_it_does_not_know(node):
+    node.says("topic", "create", "unread", "--partitions", "3")
+    for partition in range(3):
+        produce(node, "unread", [str(number) for number in range(10)], partition)
+    consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": "fresh", "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe(["unread"])
+    until = time.time() + 20
+    while len(consumer.assignment()) < 3 and time.time() < until:
+        consumer.poll(0.1)
+    wanted = (0, {"partitions": 3, "records": 30})
+    for group in (node.shows("group", "show", "fresh"), *(row for row in node.shows("group", "list") if row["name"] == "fresh")):
+        assert (group["lag"], group["without_offset"]) == wanted, group
+    consumer.commit(offsets=[TopicPartition("unread", 1, 4)], asynchronous=False)
+    group = node.shows("group", "show", "fresh")
+    assert (group["lag"], group["without_offset"]) == (6, {"partitions": 2, "records": 20}), group
+    consumer.close()
+    node.says("topic", "delete", "unread")
+
+
 def filters_hold_for_clients(node):
     node.says("topic", "create", "letters", "--partitions", "1")
     producer = Producer({"bootstrap.servers": node.kafka})
@@ -240,7 +259,7 @@ def users_are_those_of_all_protocols(node):
         pass
 
 
-CASES = [topics_are_those_of_kafka_clients, groups_go_on_elsewhere, filters_hold_for_clients, settings_change_while_the_broker_runs,
+CASES = [topics_are_those_of_kafka_clients, groups_go_on_elsewhere, lag_says_what_it_does_not_know, filters_hold_for_clients, settings_change_while_the_broker_runs,
          queues_are_those_of_amqp_clients, connections_of_kafka_clients_are_shown_and_closed]
 
 

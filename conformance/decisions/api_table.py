@@ -103,8 +103,8 @@ GET /connections | | tag management; {OWN} (left out)
 GET /connections/{{connection}} | | tag management; {OWN}
 GET /connections/{{connection}}/channels | | tag management; {OWN}
 GET /connections/username/{{owner}} | | tag management; {OWN} (left out)
-DELETE /connections/{{connection}} | | tag management; {OWN} | connections
-DELETE /connections/username/{{owner}} | | tag management; {OWN} (nothing is done) | connections
+DELETE /connections/{{connection}} | | tag management; tag administrator or own connection | connections
+DELETE /connections/username/{{owner}} | | tag management; tag administrator or own connection (nothing is done) | connections
 GET /channels | | tag management; {OWN} (left out)
 GET /channels/{{channel}} | | tag management; {OWN} (404)
 GET /policies | | tag management; look vhost (left out)
@@ -127,6 +127,10 @@ GET /global-parameters | | tag policymaker
 GET /global-parameters/{{parameter}} | | tag policymaker
 PUT /global-parameters/{{parameter}} | | tag administrator | policies
 DELETE /global-parameters/{{parameter}} | | tag administrator | policies
+GET /federation-links | | tag monitoring
+GET /federation-links/{{vhost}} | | tag monitoring
+GET /shovels | | tag monitoring
+GET /shovels/{{vhost}} | | tag monitoring
 GET /definitions | | tag administrator
 GET /definitions/{{vhost}} | | tag administrator
 POST /definitions | | tag administrator | definitions

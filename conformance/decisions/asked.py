@@ -11,7 +11,7 @@ CODES = {number: name for name, number in NUMBERS.items()}
 CLOSED = "closed"
 # Keys under which lists of HTTP name what they have, by place.
 KEYS = {"vhost": ("vhost",), "topic": ("name", "topic"), "group": ("name", "group"), "filtered group": ("name",), "connection": ("user",), "owner": ("user",), "channel": ("user",)}
-NOT_IN = "530"
+NOT_IN, NOT_FOUND = "530", 91
 # What a client is not told of a topic that it has made.
 UNSEEN, MADE = "topic_config_error_code", "its settings"
 NOTHING_DONE = "nothing is done"
@@ -59,6 +59,8 @@ class Asker:
             return {CLOSED}
         found = [*walk(answer)]
         refused = {CODES[value] for key, value in found if key.endswith("error_code") and key != UNSEEN and value in CODES}
+        if row.hides and who.name is None and ("error_code", NOT_FOUND) in found:
+            return {LEFT_OUT}
         if row.about == MADE and not refused:
             return {LEFT_OUT} if any(key == UNSEEN and value in CODES for key, value in found) else set()
         values = {value for _, value in found if isinstance(value, str)}

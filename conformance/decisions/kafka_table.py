@@ -22,7 +22,7 @@ FRESH = (("group", "fresh group"),)
 
 def row(name, about, text, ask, **more):
     if name in BY_TAG or name in OF_SETTINGS and about == "of a cluster":
-        more["by_tag"] = True
+        more.update(by_tag=True, hides=name == "DescribeUserScramCredentials")
     ROWS.append(Row(KAFKA, name, about, needs(KAFKA, text), ask, **more))
 
 

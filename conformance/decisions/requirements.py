@@ -83,6 +83,8 @@ class Row:
     fatal: bool = False
     # Kafka: without an authorizer it takes the tag administrator.
     by_tag: bool = False
+    # The same, and whoever does not say who he is is answered as if there were nothing.
+    hides: bool = False
 
     @property
     def title(self):
@@ -94,7 +96,8 @@ class Row:
         if self.protocol == AMQP and self.needs and not world.enters(who, self.vhost(things)):
             out.append(NOT_IN)
         if self.by_tag and not world.rules.authorizer:
-            return [] if world.has(who, "administrator") else [*self.needs]
+            hides = self.hides and who.name is None
+            return [] if world.has(who, "administrator") else [Need(need.ways, LEFT_OUT) if hides else need for need in self.needs]
         if self.protocol == KAFKA:
             hidden = {way for need in self.needs if need.refusal == LEFT_OUT for way in need.ways}
             for way in self.of_queues(things):
