@@ -14,7 +14,8 @@ async function another({ visitor, browser, broker }) {
 export async function refusedDelete({ visitor, page, broker }) {
   await visitor.open('users/anna');
   await visitor.button('Delete', page.locator('header.title'));
-  const focused = await page.evaluate(() => document.activeElement?.getAttribute('name'));
+  // Not on the cross of the dialog, which comes first.
+  await page.locator('input[name=typed]:focus').waitFor();
   await page.getByLabel(/to confirm/).fill('anna');
   visitor.await(409, '/v1/users/anna');
   await visitor.button('Delete user', page.getByRole('dialog'));
@@ -31,7 +32,7 @@ export async function refusedDelete({ visitor, page, broker }) {
   const buttons = await page.locator('header.title button').count();
   await visitor.open('topics');
   visitor.awaited = [];
-  return [...equal('where a dialog has the keyboard', focused, 'typed'), ...equal('values of what is gone', left, 0), ...equal('buttons of what is gone', buttons, 0)];
+  return [...equal('values of what is gone', left, 0), ...equal('buttons of what is gone', buttons, 0)];
 }
 
 export async function twoWindows(all) {
