@@ -11,7 +11,7 @@ from requirements import Row, needs
 LOOK = "tag management; look vhost"
 CONFIGURE = LOOK + "; configure {0}; {1} {0}"
 PASSED_ON = "; read {0}; Read {0}; write {1}; Write {1}"
-# Reading and changing is for whoever has permissions, whether he may look or not.
+# Reading and changing needs permissions, also of those who may look.
 ENTRIES = "tag management; look vhost; "
 BIND = LOOK + "; write {1}; Write {1}; read {0}; Read {0}"
 OWN = "tag monitoring or own connection"

@@ -188,7 +188,7 @@ class Cases:
             if difference:
                 return len(group), difference
             gates = [need for need in row.needs if need.ways[0][0] in GATES and not need.met(node.world, who, row.protocol, things)]
-            # Whoever may do everything on one protocol is asked for permissions on another.
+            # A user with every right on one protocol is asked for permissions on another.
             if not gates and not node.world.is_super(who):
                 decisions[row.title] = bool(refused)
         if len({*decisions.values()}) > 1:

@@ -50,7 +50,7 @@ def needs(protocol, text):
     return tuple(out)
 
 
-# Whoever does not come in to a virtual host does nothing in it; what he came for is refused.
+# A user without access to a virtual host does nothing in it; what he came for is refused.
 NOT_IN = Need((("enter", "vhost"),), "403")
 
 
@@ -83,7 +83,7 @@ class Row:
     fatal: bool = False
     # Kafka: without an authorizer it takes the tag administrator.
     by_tag: bool = False
-    # The same, and whoever does not say who he is is answered as if there were nothing.
+    # The same, and a client without a login is answered as if there were nothing.
     hides: bool = False
 
     @property

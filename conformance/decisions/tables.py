@@ -92,7 +92,7 @@ What each operation takes, by protocol. This page is made from the tables in `co
 ABOUT = {
     KAFKA: "A topic that is a queue takes a permission as well, in the queue's virtual host: read for `Read`, write for `Write`, any for `Describe` and `DescribeConfigs`, configure for all others. Super "
            "users and administrators need none. Without an authorizer settings of brokers, quotas and keys of SCRAM are for administrators, and so are settings of group `amqp.queue`; of keys "
-           "of SCRAM whoever does not say who he is is told that there are none.",
+           "of SCRAM a client without a login is told that there are none.",
     AMQP: "Administrators need permissions like everybody else.",
     ADMINISTRATION: "Users with tag `administrator` may do everything. A topic that is a queue is judged in the queue's virtual host, other topics and groups count as things of virtual host `/`. Settings of group "
                     "`amqp.queue` are for administrators. The console asks for the same, with a session in place of a password.",

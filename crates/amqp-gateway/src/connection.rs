@@ -203,7 +203,7 @@ impl Connection {
         self.access.check(self.gateway.broker.security(), permission, resource)
     }
 
-    /// May the user ask what it is like? Any permission will do. Whoever has none is told, as by RabbitMQ, that he lacks configure.
+    /// May the user ask what it is like? Any permission will do. Who has none is told, as by RabbitMQ, that he lacks configure.
     ///
     /// # Errors
     /// *403*: he may not.

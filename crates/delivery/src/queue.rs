@@ -188,7 +188,7 @@ impl Queue {
                 *left = left.saturating_sub(self.judge(subscription, *holder, *first, *last, Verdict::Release, now_ms, dead));
             }
         }
-        // To look for the rest takes as long as all that the queue has in flight, whoever has it: mostly there is none.
+        // To look for the rest takes as long as all that the queue has in flight, of all consumers: mostly there is none.
         for (holder, _) in holders.into_iter().filter(|(_, left)| *left > 0) {
             self.judge(subscription, holder, 0, u64::MAX, Verdict::Release, now_ms, dead);
         }

@@ -41,7 +41,7 @@ impl Access {
     }
 }
 
-/// Whoever is at the other end of a connection, for what the controller does: he comes along with the command, and what he may is decided in the turn
+/// Who is at the other end of a connection, for what the controller does: he comes along with the command, and what he may is decided in the turn
 /// in which it is carried out.
 pub(crate) struct Client {
     name: Option<Box<str>>,

@@ -102,7 +102,7 @@ impl Call<'_> {
         Ok(self.broker().vhosts().all().into_iter().filter(|vhost| self.caller.who.sees(vhost.name())).collect())
     }
 
-    /// Has the controller do something, if whoever asks still has there and then the tag that the route takes, and waits for what comes of it.
+    /// Has the controller do something, if the caller still has there and then the tag that the route takes, and waits for what comes of it.
     ///
     /// # Errors
     /// 403: he has not; 503: it has too much to do.
@@ -125,7 +125,7 @@ impl Call<'_> {
         self.control_or_try(move |broker, really| judge(broker, &who).map(|()| work(broker, really)))?.map_err(|denial| denied(&denial))
     }
 
-    /// Whoever asks, for what is decided elsewhere.
+    /// The caller, for what is decided elsewhere.
     pub fn principal(&self) -> Principal {
         self.caller.who.caller(Via::Administration).principal
     }

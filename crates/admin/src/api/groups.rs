@@ -510,7 +510,7 @@ fn alter(call: &Call<'_>) -> Outcome {
 }
 
 /// Changes what a group has of its own, or sees whether that could be; what it has then, or would have. `letters`: the topic that is named for its dead
-/// letters, which whoever asks then writes, or creates.
+/// letters, which the caller then writes, or creates.
 pub(crate) fn change_settings(
     call: &Call<'_>,
     group: String,

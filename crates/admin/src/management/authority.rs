@@ -28,7 +28,7 @@ const PATH_SHOWN_MAX: usize = 1000;
 #[derive(Clone)]
 pub(crate) struct Identity {
     user: Arc<User>,
-    /// He is one that is defined here, and not one of whom only a token tells.
+    /// He is defined here, and not known by a token alone.
     is_defined: bool,
     /// For access control entries.
     subject: Subject,

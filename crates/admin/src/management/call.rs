@@ -90,7 +90,7 @@ impl Call<'_> {
         if missing.is_empty() { Ok(object) } else { Err(Answer::bad_request(format!("[{}]", missing.join(",")))) }
     }
 
-    /// Has the controller do something, if whoever asks still has there and then what the route takes, and waits for what comes of it.
+    /// Has the controller do something, if the caller still has there and then what the route takes, and waits for what comes of it.
     ///
     /// # Errors
     /// 401, 404: he has not; 503: it has too much to do.

@@ -51,7 +51,7 @@ impl Queue {
 }
 
 impl Broker {
-    /// Deletes a queue, whoever asks; how many messages were ready. On the controller's thread.
+    /// Deletes a queue, for any caller; how many messages were ready. On the controller's thread.
     ///
     /// # Errors
     /// `InUse`, `NotEmpty`, `Append`.

@@ -98,7 +98,7 @@ impl ScramChange {
 type Planned = (Arc<User>, Option<AppendItem>);
 
 impl Broker {
-    /// Changes keys of users, each of whom may be named once, many of them with one commit. One outcome a user, by name.
+    /// Changes keys of users, each named once at most, many of them with one commit. One outcome a user, by name.
     pub fn alter_scram(&self, changes: &[ScramChange]) -> Vec<(String, Result<(), ScramError>)> {
         let mut by_user: BTreeMap<&str, Vec<&ScramChange>> = BTreeMap::new();
         for change in changes {

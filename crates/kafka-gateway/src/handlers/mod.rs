@@ -109,7 +109,7 @@ impl Wait for JobWait {
     }
 }
 
-/// Runs `work` on the controller's thread; what it returns is the response. `busy` is, when there is no room. What whoever asks may do is asked
+/// Runs `work` on the controller's thread; what it returns is the response. `busy` is, when there is no room. What the caller may do is asked
 /// there: before, it may be another thing that has the name, and he may have had other rights.
 fn control<B: Body + 'static>(
     context: &Context<'_>,

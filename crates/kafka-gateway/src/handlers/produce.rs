@@ -385,7 +385,7 @@ fn refuse(answer: &mut PartitionProduceResponse, refusal: &Refusal) {
     }
 }
 
-/// A queue that refuses messages when it is full does so whoever they come from. It counts the bytes of values, as it does of what it has: of batches
+/// A queue that refuses messages when it is full refuses them from anybody. It counts the bytes of values, as it does of what it has: of batches
 /// that are compressed they are known, others are looked at where a queue is limited by bytes.
 fn check_room(broker: &Arc<Broker>, admitted: &mut Vec<Admission>, checked: &Checked) -> Result<(), Refusal> {
     let AppendItem::Batch { log, bytes, .. } = &checked.item else { return Ok(()) };

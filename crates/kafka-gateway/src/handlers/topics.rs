@@ -38,12 +38,12 @@ struct Leave {
     unseen: HashSet<Str>,
 }
 
-/// May whoever asks create a topic of this name? Who may create topics of the cluster need not be named at each.
+/// May the caller create a topic of this name? Who may create topics of the cluster need not be named at each.
 fn may_create(asking: &Asking<'_>, all: bool, name: &str) -> bool {
     all || asking.check_topic(AclOperation::Create, name).is_ok()
 }
 
-/// May whoever asks create topics, whatever they are called?
+/// May the caller create topics, whatever they are called?
 fn may_create_all(asking: &Asking<'_>) -> bool {
     asking.quietly().may(AclOperation::Create, AclResource::Cluster, CLUSTER)
 }
@@ -235,7 +235,7 @@ fn keep_paid(asked: &mut Vec<AskedTopic>, context: &mut Context<'_>) -> Vec<Dele
 /// A topic by its name or its id.
 type AskedTopic = (Option<Str>, Uuid);
 
-/// May whoever asks delete topics, whatever they are called?
+/// May the caller delete topics, whatever they are called?
 fn may_delete_all(asking: &Asking<'_>) -> bool {
     asking.quietly().may(AclOperation::Delete, AclResource::Cluster, CLUSTER)
 }

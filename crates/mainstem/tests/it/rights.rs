@@ -198,7 +198,7 @@ fn who_names_a_topic_for_dead_letters_may_write_it_or_create_it() {
 
 /// As by Kafka's DeleteRecords: who may write records may not delete them, and who may delete topics of the cluster may not empty one that stays.
 #[test]
-fn records_are_deleted_by_whoever_may_configure_their_topic() {
+fn records_are_deleted_by_those_who_may_configure_their_topic() {
     let truncate = |process: &Process| {
         let body = json!({"partitions": [{"partition": 0, "before": -1}]});
         ask_as(process, "bob", "POST", "/v1/topics/orders/truncate?dry_run=true", &body).status
