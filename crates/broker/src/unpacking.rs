@@ -53,6 +53,8 @@ pub struct UnpackCounts {
     pub bytes: AtomicU64,
     /// Batches of which AMQP consumers did not get all records, because they unpack to too much.
     pub passed_over: AtomicU64,
+    /// … because their records make no sense.
+    pub damaged: AtomicU64,
 }
 
 #[derive(Default)]

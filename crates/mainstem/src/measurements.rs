@@ -117,6 +117,7 @@ pub struct Measurements {
     filter_notes: Gauge,
     unpacked_bytes: Counter,
     passed_over: Counter,
+    damaged_batches: Counter,
     waited: Family<Waited, Gauge<f64, AtomicU64>>,
     throttled: Family<Quota, Counter>,
     throttled_seconds: Family<Quota, Gauge<f64, AtomicU64>>,
@@ -173,7 +174,7 @@ impl Measurements {
         registry.register("metrics_omitted_series", help, self.backlogs.omitted.clone());
         let help = "How often something was refused, or a consumer told to wait, because its part of the memory was used up";
         registry.register("memory_refused", help, self.refused.clone());
-        let help = "Lines of the log that could be written neither to its file nor to stderr";
+        let help = "Lines of the log that could be written neither to its file nor to stderr, or not as fast as they came";
         registry.register("log_lines_lost", help, self.log_lines_lost.clone());
         let help = "Batches by what filters did with them: decoded, remembered from before, skipped by a summary, unreadable and sent as they are";
         registry.register("filter_batches", help, self.filter_batches.clone());
@@ -184,6 +185,8 @@ impl Measurements {
         registry.register("unpacked_bytes", help, self.unpacked_bytes.clone());
         let help = "Times that AMQP consumers or dead letters passed over records of a batch, because it unpacks to more than mainstem.batch.unpacked.max.bytes";
         registry.register("unpacked_batches_passed_over", help, self.passed_over.clone());
+        let help = "Times that AMQP consumers passed over records of a batch, because they make no sense";
+        registry.register("damaged_batches_passed_over", help, self.damaged_batches.clone());
         let help = "What connections waited for since the start, by cause; several causes may hold at once";
         registry.register("connection_wait_seconds", help, self.waited.clone());
         let help = "How often a request or a connection was held up by a quota, by its key";
@@ -323,6 +326,7 @@ impl Measurements {
         let counts = broker.unpacking().counts();
         self.unpacked_bytes.inner().store(counts.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         self.passed_over.inner().store(counts.passed_over.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.damaged_batches.inner().store(counts.damaged.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     fn refresh_waits(&self, broker: &Broker) {

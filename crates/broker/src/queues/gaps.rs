@@ -151,10 +151,14 @@ fn gaps_between(slices: &[Bytes], found: &[SlicedBatch], dead: &[bool], from: u6
         if batch.header.records_count as u64 == end - base {
             messages(base, end);
         } else {
-            scan(&whole(slices, batch.at, batch.header.total_bytes()), UNPACKED_BYTES_MAX, |record| {
+            let looked = scan(&whole(slices, batch.at, batch.header.total_bytes()), UNPACKED_BYTES_MAX, |record| {
                 messages(record.offset.0, record.offset.0 + 1);
                 ControlFlow::Continue(())
-            })?;
+            });
+            if looked.is_err() {
+                // Nobody knows what there is: whoever opens it passes over what makes no sense.
+                messages(base, end);
+            }
         }
     }
     // Behind a piece of a batch nobody knows: what is not read is not called a gap.

@@ -2,6 +2,8 @@
 //! opened by a thread that reads history. The memory of what was unpacked counts until the last record of it has been sent
 //! (`window_memory.rs`). A large batch is opened piece by piece, each time from its begin.
 //!
+//! A batch whose records make no sense, as its producer packed them, is passed over from the first such record on, with a line in the log and a count: those behind it are given out.
+//!
 //! What a batch unpacks to beyond `mainstem.batch.unpacked.max.bytes` is passed over, with a line in the log and a count. Queues refuse such
 //! batches when they are produced; older ones, and those of streams, stay in their topic for Kafka clients.
 
@@ -114,10 +116,16 @@ impl<'a> Opening<'a> {
                     return if some { Ok(Opened { next: base, ..opened }) } else { Err(NotOpened::Later) };
                 }
                 Err(BatchError::TooLarge { .. }) => self.note_passed_over(log, base, 1),
-                Err(error) => return Err(error.into()),
+                // Its checksum fits: so it was produced, and so it stays.
+                Err(error) => self.note_damaged(log, base, &error),
             }
         }
         Ok(opened)
+    }
+
+    fn note_damaged(&self, log: &Log, base: u64, error: &BatchError) {
+        self.broker.unpacking().counts().damaged.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(%error, log = %log.id(), offset = base, "records of a batch that make no sense are passed over by AMQP consumers");
     }
 
     fn note_passed_over(&self, log: &Log, base: u64, count: usize) {

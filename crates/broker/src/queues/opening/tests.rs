@@ -95,6 +95,37 @@ fn what_is_beyond_the_bound_is_passed_over_and_counted() {
     end(node, threads);
 }
 
+/// A batch whose records make no sense from a byte on.
+fn damaged(batch: &Bytes, from: usize) -> Bytes {
+    let mut batch = batch.to_vec();
+    batch[from..].fill(0xff);
+    batch.into()
+}
+
+#[test]
+fn what_makes_no_sense_is_passed_over_and_what_is_behind_it_is_given_out() {
+    let (node, threads) = start();
+    let queue = node.queue("q", Arguments::default());
+    let plain = (0..3).fold(BatchBuilder::default(), |batch, number| batch.record(number, None, Some(b"value"))).build();
+    let (small, large) = (packed(3), packed(RECORDS));
+    let header = ::record::HEADER_BYTES;
+    let all = [packed(1), damaged(&small, header), packed(1), damaged(&plain, header), damaged(&plain, plain.len() - 10), damaged(&large, header + large.len() / 2), packed(1)];
+    let mut begins = Vec::new();
+    for batch in &all {
+        begins.push(queue.log().high_watermark().0);
+        node.broker.deposit(std::slice::from_ref(&queue), batch).expect("the journal takes it");
+    }
+    let mut found = Vec::new();
+    while found.last() != Some(&begins[6]) {
+        found.push(next(&node, &queue));
+    }
+    assert!(found.is_sorted() && [0, 2, 6].iter().all(|whole| found.contains(&begins[*whole])), "{found:?}");
+    assert!(!found.iter().any(|offset| (begins[1]..begins[2]).contains(offset) || (begins[3]..begins[4]).contains(offset)));
+    assert_eq!(found.iter().filter(|offset| (begins[4]..begins[5]).contains(offset)).count(), 2, "those before the damage");
+    assert!(node.broker.unpacking().counts().damaged.load(Ordering::Relaxed) >= 4);
+    end(node, threads);
+}
+
 #[test]
 fn a_stream_gives_out_large_batches_piece_by_piece() {
     let (node, threads) = start();
