@@ -435,6 +435,8 @@ impl Broker {
                 broker.logins.run(&broker);
             };
             threads.push(spawn(&format!("login-{number}"), Box::new(body)));
+        }
+        for number in 0..unpacking::THREADS {
             let broker = Arc::clone(self);
             let body = move || {
                 jobs::lower_priority();

@@ -36,7 +36,7 @@ mod rights;
 mod searches;
 mod stream;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod ticker;
 mod traits;
 mod unfinished;
