@@ -3,7 +3,8 @@
 //! A classic queue refuses what would be too much. A quorum queue takes the message with which it is too full, and refuses from then on,
 //! until it is down to four fifths. What consumers wait for does not stay, and so does not fill a queue.
 //!
-//! All who publish to the queue stand in one [`Line`]: what one of them has had admitted takes the room that the others find.
+//! All who publish to the queue stand in one [`Line`]: what one of them has had admitted takes the room that the others find. So does what the log has got
+//! behind the begin of an open transaction, with the bytes that were admitted: it is weighed again, as far as it is there then, when the transaction has ended.
 //!
 //! Source: RabbitMQ 4.3, `rabbit_amqqueue_process`, `rabbit_fifo`; asked of the real one.
 
@@ -17,7 +18,8 @@ use crate::Subscription;
 /// Messages that were admitted to a queue and are not known to be in its log, in the order in which they were admitted. Of those that the log
 /// has got nobody may have been told yet: where it ends says how many these are, about, if others append to it at the same time.
 ///
-/// Memory: 24 bytes for what was admitted together, and an entry for each publisher that has something here.
+/// Memory: 24 bytes for what was admitted together, as many for what waits for the end of a transaction, at most [`UNSTABLE_MAX`] times, and an entry for each
+/// publisher that has something here.
 #[derive(Debug, Default)]
 pub struct Line {
     /// Where the log ended when it had none of them, as far as is known.
@@ -28,7 +30,22 @@ pub struct Line {
     before: (u64, u64),
     publishers: HashMap<u64, Share>,
     last_publisher: u64,
+    /// What has arrived and was not stable the last time that this was looked at.
+    unstable: VecDeque<Unstable>,
+    /// Bytes of what is not stable and never was in line, about.
+    unknown_bytes: u64,
 }
+
+/// What arrived together, and where the log ended behind it, about.
+#[derive(Clone, Copy, Debug)]
+struct Unstable {
+    end: u64,
+    count: u64,
+    bytes: u64,
+}
+
+/// More pieces of what is not stable are not told apart.
+const UNSTABLE_MAX: usize = 1024;
 
 /// Messages of one publisher.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +94,7 @@ impl Line {
         // Between what others have in the line the log may have got what has not been told.
         if self.publishers.keys().all(|other| *other == publisher) {
             self.log_end = self.log_end.max(log_end);
+            self.unstable.back_mut().into_iter().for_each(|last| last.end = self.log_end);
         }
     }
 
@@ -120,6 +138,12 @@ impl Line {
             if share.arrived >= count {
                 share.arrived -= count;
                 self.log_end += count;
+                let arrived = Unstable { end: self.log_end, count, bytes: first.up_to.1 - self.before.1 };
+                let is_full = self.unstable.len() >= UNSTABLE_MAX;
+                match self.unstable.back_mut().filter(|_| is_full) {
+                    Some(last) => *last = Unstable { end: arrived.end, count: last.count + count, bytes: last.bytes + arrived.bytes },
+                    None => self.unstable.push_back(arrived),
+                }
             } else if share.withdrawn == share.count {
                 share.withdrawn -= count;
             } else {
@@ -157,6 +181,23 @@ impl Line {
         bytes + part - self.before.1
     }
 
+    /// The log can be read up to `readable`; what lies from `stable` on waits for the end of a transaction. `each`: bytes of a message that never was in
+    /// line, about: one of before a start.
+    pub fn note_stable(&mut self, stable: u64, readable: u64, each: impl FnOnce() -> u64) {
+        while self.unstable.front().is_some_and(|first| first.end <= stable) {
+            self.unstable.pop_front();
+        }
+        let arrived: u64 = self.unstable.iter().map(|piece| piece.count).sum();
+        let known = self.in_log(readable) - self.in_log(stable) + arrived;
+        let unknown = readable.saturating_sub(stable).saturating_sub(known);
+        self.unknown_bytes = if unknown == 0 { 0 } else { unknown.saturating_mul(each()) };
+    }
+
+    /// Bytes of the bodies of what is in the log and not stable, and in line no more.
+    fn unstable_bytes(&self) -> u64 {
+        self.unstable.iter().map(|piece| piece.bytes).sum::<u64>().saturating_add(self.unknown_bytes)
+    }
+
     /// How many of them are in the log that ends at `log_end`.
     pub fn in_log(&self, log_end: u64) -> u64 {
         log_end.saturating_sub(self.log_end).min(self.messages())
@@ -185,7 +226,8 @@ impl Queue {
         let ahead = line.messages() + count.saturating_sub(1);
         let left = (ahead - arrived, line.bytes() - line.bytes_of_first(weighed));
         let messages = ready + unstable + left.0;
-        if fits(messages, ready_bytes + left.1) {
+        let unstable_bytes = if unstable > 0 { line.unstable_bytes() } else { 0 };
+        if fits(messages, ready_bytes.saturating_add(left.1).saturating_add(unstable_bytes)) {
             return false;
         }
         // No consumer gets what waits for a transaction.

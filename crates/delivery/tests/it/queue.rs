@@ -424,6 +424,40 @@ fn what_waits_for_the_end_of_a_transaction_takes_room() {
 }
 
 #[test]
+fn bytes_that_wait_for_the_end_of_a_transaction_count_as_they_were_admitted() {
+    let rules = QueueRules { bytes_max: Some(100), overflow: Overflow::RejectPublish, ..QueueRules::new(Classic) };
+    let mut rig = Rig::new(rules, false);
+    assert!(rig.publish_sized(10, 0) && rig.publish_sized(10, 0));
+    let mut line = Line::default();
+    let (one, other) = (line.join(), line.join());
+    let room = |rig: &mut Rig, line: &mut Line, readable| {
+        let end = rig.end();
+        line.note_stable(end, readable, || 7);
+        (1..).find(|bytes| rig.queue.refuses(&rig.subscription, (end, readable), line, (1, *bytes))).expect("it is full at last") - 1
+    };
+    line.push(one, 2, (1, 30));
+    assert_eq!(room(&mut rig, &mut line, 3), 50, "the log has it, and nobody has been told");
+    line.arrived(one, 1, 3);
+    assert_eq!(room(&mut rig, &mut line, 3), 50);
+    line.push(other, 3, (1, 5));
+    assert_eq!(room(&mut rig, &mut line, 4), 45);
+    line.arrived(other, 1, 4);
+    assert_eq!(room(&mut rig, &mut line, 4), 45);
+    assert_eq!(room(&mut rig, &mut line, 6), 31, "two of which nothing is known");
+    assert!(rig.publish_sized(25, 0));
+    assert_eq!(room(&mut rig, &mut line, 4), 50, "what is stable counts as it was found");
+    assert!(rig.publish_sized(0, 0));
+    assert_eq!(room(&mut rig, &mut line, 4), 55);
+    for number in 0..5000 {
+        line.push(one, 4 + number, (1, 0));
+        line.arrived(one, 1, 5 + number);
+    }
+    line.push(one, 5004, (1, 15));
+    line.arrived(one, 1, 5005);
+    assert_eq!(room(&mut rig, &mut line, 5005), 40);
+}
+
+#[test]
 fn what_several_publishers_have_in_line_is_counted_once_in_any_order() {
     let rules = QueueRules { length_max: Some(6), overflow: Overflow::RejectPublish, ..QueueRules::new(Classic) };
     let mut rig = Rig::new(rules, false);

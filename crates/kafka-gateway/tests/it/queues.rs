@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use broker::{Caller, NOBODY, PasswordWish, Permissions, QueueDeclaration, UserWish, VhostWish};
 use kafka_wire::ErrorCode;
@@ -12,6 +13,7 @@ use record::{BatchBuilder, Compression};
 use routing::{Argument, Arguments, Name, OwnedValue};
 
 use crate::node::{Node, batch, flexible, partitions, wants};
+use crate::transactions;
 
 const AUTHORIZER: (&str, &str) = ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
 /// Entries count, and there are none.
@@ -190,6 +192,40 @@ fn a_session_is_judged_again_when_permissions_are_others() {
     assert_eq!(produce(&mut node, root, QUEUE), 0);
     let found = again(&mut node, 2);
     assert!(found.len() == 1 && found[0].1 == 0 && found[0].2 > 0, "{found:?}");
+    node.stop();
+}
+
+/// A queue limited by bytes admits what has room while a transaction is open, whatever its log holds beside what its messages weigh.
+#[test]
+fn an_open_transaction_takes_the_room_of_its_records() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    let vhost = node.broker().vhosts().get("/").expect("it is always there");
+    let overflow = Argument { name: b"x-overflow"[..].into(), tag: b'S', value: OwnedValue::Bytes(b"reject-publish"[..].into()) };
+    let bytes = Argument { name: b"x-max-length-bytes"[..].into(), tag: b'l', value: OwnedValue::Int(1_500) };
+    let arguments = Arguments::new(vec![bytes, overflow]);
+    let wish = QueueDeclaration { name: Name::new(b"t").expect("a short name"), durable: true, owner: None, auto_delete: false, arguments };
+    let queue = node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
+    let build = |count, value: &[u8]| (0..count).fold(BatchBuilder::default(), |builder, number| builder.record(1_000 + number, None, Some(value))).build();
+    let full = ErrorCode::PolicyViolation.code();
+    let large = build(100, b"a value");
+    assert!(large.len() > 1_500, "{} bytes weigh 700", large.len());
+    assert_eq!(node.produce(client, "t", 0, large).0, 0);
+    let (code, producer) = transactions::init_of(&mut node, client, "writer", 60_000);
+    assert_eq!(code, 0);
+    assert_eq!(transactions::produce_of(&mut node, client, "writer", transactions::PRODUCE_V2, 0, transactions::batch(producer, 0)).0, 0);
+    let hundred = |node: &mut Node| node.produce(client, "t", 0, build(1, &[7; 100])).0;
+    let taken: Vec<i16> = (0..9).map(|_| hundred(&mut node)).collect();
+    assert_eq!(taken, [0, 0, 0, 0, 0, 0, 0, full, full]);
+    assert_eq!(transactions::end_of(&mut node, client, "writer", transactions::END_V2, producer, false).0, 0);
+    let began = Instant::now();
+    while queue.log().last_stable() < queue.log().high_watermark() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it is over");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(hundred(&mut node), 0, "its records are gone");
+    assert_eq!((hundred(&mut node), node.broker().counts(&queue).ready), (full, 108));
     node.stop();
 }
 
