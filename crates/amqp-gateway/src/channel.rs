@@ -75,10 +75,10 @@ impl Channel {
         }
     }
 
-    /// Is something begun that does not get on?
-    pub fn is_stalled(&self, now: Instant) -> bool {
-        let transacts = matches!(&self.mode, Mode::Transaction(transaction) if transaction.is_stalled(now));
-        transacts || self.content.as_ref().is_some_and(|content| content.is_stalled(now))
+    /// Is something begun that does not get on? `since`: when more could have come, after a time.
+    pub fn is_stalled(&self, now: Instant, since: impl Fn(Instant) -> Instant) -> bool {
+        let transacts = matches!(&self.mode, Mode::Transaction(transaction) if transaction.is_stalled(now, &since));
+        transacts || self.content.as_ref().is_some_and(|content| content.is_stalled(now, &since))
     }
 
     /// Drops what was begun and not finished; how many bytes of memory that took. What a transaction was to say of deliveries is not said: the

@@ -1,6 +1,7 @@
 //! A message on its way in: the method, then the header, then as many body frames as it needs. What has to be kept until the message is whole is
 //! copied: what was read with it would be held as well, and a byte of a body could hold all that came with it. The frame that makes the message
-//! whole is not kept, so a body that comes in one frame is not copied here.
+//! whole is not kept, so a body that comes in one frame is not copied here. Memory is allocated as pieces come, but all of it is counted when the first
+//! piece is kept: a message for which there was room then can be finished.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,12 @@ use crate::message::Message;
 const ANNOUNCED_MAX: u64 = 512 << 20;
 /// Pieces of a body are kept in blocks of so many bytes, the first ones in smaller ones.
 const BLOCK_BYTES: usize = 64 << 10;
+/// Blocks that are smaller than that, at most: each is at least as long as all before it.
+const SMALL_BLOCKS: usize = 10;
 /// A message is stalled when less than so much of it came …
 const PROGRESS_BYTES: usize = 32 << 10;
+/// … or less than such a part …
+const PROGRESS_SHARE: usize = 30;
 /// … for this long.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
 /// What is counted for a message beside its bytes, and for a block.
@@ -30,8 +35,11 @@ pub(crate) struct Content {
     exchange_bytes: usize,
     pub mandatory: bool,
     part: Part,
+    /// Bytes that are counted for it.
     kept: usize,
-    /// When it was looked at whether more of it comes, and what was kept then.
+    /// Bytes of its body that have come.
+    arrived: usize,
+    /// When it was looked at whether more of it comes, and what had arrived then.
     progress: (Instant, usize),
 }
 
@@ -56,40 +64,41 @@ impl Content {
     pub fn new(method: &basic::Publish<'_>, now: Instant) -> Self {
         let names: Box<[u8]> = [&method.exchange[..], &method.routing_key[..]].concat().into();
         let kept = AROUND + names.len();
-        Self { names, exchange_bytes: method.exchange.len(), mandatory: method.mandatory, part: Part::Header, kept, progress: (now, kept) }
+        Self { names, exchange_bytes: method.exchange.len(), mandatory: method.mandatory, part: Part::Header, kept, arrived: 0, progress: (now, 0) }
     }
 
-    /// Bytes of memory that are kept of it.
+    /// Bytes of memory that are counted for it.
     pub fn kept(&self) -> usize {
         self.kept
     }
 
-    /// Has little of it come lately?
-    pub fn is_stalled(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.progress.0) >= STALLED_AFTER
+    /// Has little of it come lately? `since`: when it could have, after a time.
+    pub fn is_stalled(&self, now: Instant, since: impl FnOnce(Instant) -> Instant) -> bool {
+        now.saturating_duration_since(since(self.progress.0)) >= STALLED_AFTER
     }
 
-    /// How many more are to be kept with this frame, if it is one that is due.
+    /// How many more are to be counted with this frame, if it is one that is due.
     pub fn keeps(&self, frame: &Frame<'_>) -> usize {
         let bytes = frame.payload.len();
         match &self.part {
             Part::Header => bytes,
-            Part::Body { body, size, left, max, .. } if size <= max && (bytes as u64) < *left => {
-                let block = self.block_bytes(body, bytes, *left);
-                if block == 0 { 0 } else { block + AROUND }
+            Part::Body { body, size, left, max, .. } if size <= max && (bytes as u64) < *left && body.is_empty() && bytes > 0 => {
+                let size = usize::try_from(*size).unwrap_or(usize::MAX);
+                size.saturating_add((size / BLOCK_BYTES + SMALL_BLOCKS) * AROUND)
             }
             Part::Body { .. } => 0,
         }
     }
 
     /// Bytes of the block that is needed for what does not fit into the last one. They grow with what has come, whatever was announced.
-    fn block_bytes(&self, body: &[Vec<u8>], bytes: usize, left: u64) -> usize {
+    fn block_bytes(&self, bytes: usize) -> usize {
+        let Part::Body { body, left, .. } = &self.part else { return 0 };
         let more = bytes.saturating_sub(room(body));
         if more == 0 {
             return 0;
         }
-        let left = usize::try_from(left).unwrap_or(usize::MAX) - (bytes - more);
-        more.max(self.kept.min(BLOCK_BYTES)).min(left)
+        let left = usize::try_from(*left).unwrap_or(usize::MAX).saturating_sub(bytes - more);
+        more.max((AROUND + self.arrived).min(BLOCK_BYTES)).min(left)
     }
 
     /// Body and properties, of a message that is whole with this frame; 0: it is not.
@@ -110,7 +119,7 @@ impl Content {
     /// # Errors
     /// *505*: a frame of another kind was due. *501*: more of the body than was announced, or far more announced than is taken. Those of the header's decoding.
     pub fn take<'f>(&mut self, frame: &Frame<'f>, max: u64, now: Instant) -> Result<Taken<'f>, Failure> {
-        let keeps = self.keeps(frame);
+        let (keeps, block) = (self.keeps(frame), self.block_bytes(frame.payload.len()));
         let whole: Option<&'f [u8]> = match &mut self.part {
             Part::Header => {
                 let header = header(frame)?;
@@ -126,14 +135,15 @@ impl Content {
                 let bytes = payload(frame, *left)?;
                 *left -= bytes.len() as u64;
                 if *left > 0 && size <= max {
-                    keep(body, bytes, keeps.saturating_sub(AROUND));
+                    keep(body, bytes, block);
                 }
+                self.arrived += bytes.len();
                 (*left == 0).then_some(bytes)
             }
         };
         self.kept += keeps;
-        if self.kept >= self.progress.1 + PROGRESS_BYTES {
-            self.progress = (now, self.kept);
+        if self.arrived >= self.progress.1 + PROGRESS_BYTES.max(self.kept / PROGRESS_SHARE) {
+            self.progress = (now, self.arrived);
         }
         Ok(whole.map_or(Taken::Part, Taken::Whole))
     }

@@ -219,6 +219,9 @@ impl Session {
             }
         }
         table.release();
+        if !matches!(self.connection.waiting, Some(Waiting::Later(..))) {
+            self.connection.unfinished.wait_no_more();
+        }
         self.connection.flush();
         self.charge();
         self.input = input.slice(at.min(input.len())..);

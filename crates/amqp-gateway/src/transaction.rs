@@ -15,8 +15,10 @@ const BYTES_MAX: usize = 64 << 20;
 /// Messages and acknowledgements of a transaction, at most.
 const COUNT_MAX: usize = 1_000_000;
 
-/// A transaction is stalled when nothing was added to it for this long.
+/// A transaction is stalled when nothing was added to it for this long …
 const STALLED_AFTER: Duration = Duration::from_secs(5);
+/// … or when it is older than this.
+const OPEN_MAX: Duration = Duration::from_secs(60);
 /// What a message takes beside its bytes: four allocations, and its part of a list that grows by doubling.
 const AROUND_MESSAGE: usize = 384;
 /// What an acknowledgement takes in such a list.
@@ -82,8 +84,8 @@ pub(crate) struct Transaction {
     /// A queue has refused something of a commit that is under way.
     pub refused: bool,
     bytes: usize,
-    /// When something was added last.
-    last: Option<Instant>,
+    /// When something was added first, and last.
+    added: Option<(Instant, Instant)>,
 }
 
 impl Transaction {
@@ -92,7 +94,7 @@ impl Transaction {
     /// # Errors
     /// *406*: there are too many, or they are too large together.
     pub fn hold(&mut self, message: Held, now: Instant) -> Result<(), Failure> {
-        self.last = Some(now);
+        self.note_added(now);
         self.bytes += message.bytes();
         self.messages.push(message);
         self.check()
@@ -103,14 +105,20 @@ impl Transaction {
     /// # Errors
     /// *406*: there are too many.
     pub fn hold_outcome(&mut self, outcome: HeldOutcome, now: Instant) -> Result<(), Failure> {
-        self.last = Some(now);
+        self.note_added(now);
         self.outcomes.push(outcome);
         self.check()
     }
 
-    /// Does it hold something, and was nothing added lately?
-    pub fn is_stalled(&self, now: Instant) -> bool {
-        self.memory() > 0 && self.last.is_some_and(|last| now.saturating_duration_since(last) >= STALLED_AFTER)
+    fn note_added(&mut self, now: Instant) {
+        let first = self.added.map_or(now, |(first, _)| first);
+        self.added = Some((first, now));
+    }
+
+    /// Does it hold something, and was nothing added lately, or is it open for long? `since`: when something could have been added, after a time.
+    pub fn is_stalled(&self, now: Instant, since: impl FnOnce(Instant) -> Instant) -> bool {
+        let is_over = |(first, last)| now.saturating_duration_since(first) >= OPEN_MAX || now.saturating_duration_since(since(last)) >= STALLED_AFTER;
+        self.memory() > 0 && self.added.is_some_and(is_over)
     }
 
     /// Bytes of memory that it takes.

@@ -1,18 +1,22 @@
 //! Memory of what clients have begun and not finished: contents whose frames have not all come, and open transactions, over all channels.
-//! Only their client can finish them, so reading less of it frees nothing. What finds no room waits for a while, because other clients may
-//! finish, and is then refused with 311. While somebody waits, what does not get on gives way: its channel is closed with 311. Publishes that wait for a journal finish by themselves, and are counted in
-//! [`crate::session::pressure`].
+//! Publishes that wait for a journal finish by themselves, and are counted in [`crate::session::pressure`].
+//!
+//! Only its client can finish what has begun, so a content is counted whole when the first frame of its body has come: what finds room then can be finished,
+//! whatever comes of others. What finds none waits, and nothing is read from its connection meanwhile; the first in line, where holders take turns, may go beyond the bound after
+//! [`BEYOND_AFTER`], one connection at a time until it has nothing left. So none waits for ever, apart from a connection that holds something on other channels and lets
+//! others wait for that: it is refused with 311 after [`WAIT_MAX`]. While somebody waits, what does not get on and is in the way gives way: its channel is closed with 311.
 //!
 //! A connection counts with plain additions, and settles with the node when a turn of reading ends.
 //!
 //! | holder | bound |
 //! |---|---|
-//! | connection | a quarter of all, at least [`CONNECTION_MIN`]; [`ALWAYS_BYTES`] are counted and never refused |
+//! | connection | half of all, at least [`CONNECTION_MIN`]; [`ALWAYS_BYTES`] are counted and never refused |
 //! | user, or address of clients without one | what it leaves free: half of all while no other holds anything |
-//! | node | a share of the memory budget |
+//! | node | a share of the memory budget, and what one connection may hold |
 //!
 //! A body that comes in one frame is not kept, so a connection that publishes such messages never waits for this.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,8 +32,12 @@ const ALWAYS_BYTES: usize = 4 << 10;
 /// A connection may hold so much in any case, while there is room: the largest message, with its properties.
 const CONNECTION_MIN: usize = 17 << 20;
 /// Part of all that a connection may hold.
-const CONNECTION_SHARE: usize = 4;
-/// Who finds no room waits so long, at most.
+const CONNECTION_SHARE: usize = 2;
+/// Who is first in line goes beyond the bound after so long: most finish sooner.
+const BEYOND_AFTER: Duration = Duration::from_secs(1);
+/// Who is beyond the bound may begin more for so long.
+const BEYOND_MAX: Duration = Duration::from_secs(10);
+/// Who holds something waits so long, at most.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// While a connection holds something, it is looked at whether others wait, after this long.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -63,14 +71,43 @@ pub(crate) struct UnfinishedMemory {
     refused: AtomicU64,
     /// Connections that wait for room.
     waiting: AtomicUsize,
+    line: Mutex<Line>,
     /// Of those with a connection that holds, or held, more than [`ALWAYS_BYTES`].
-    holders: Mutex<HashMap<Holder, Arc<AtomicUsize>>>,
+    holders: Mutex<HashMap<Holder, Arc<HolderUse>>>,
+}
+
+/// Connections that wait, in order.
+#[derive(Default)]
+struct Line {
+    /// The number of the next.
+    next: u64,
+    /// Each with the holder, by where that is counted.
+    waiting: VecDeque<(u64, usize)>,
+    /// A connection is beyond the bound.
+    beyond: bool,
+    /// The holder of the one that was last.
+    last: usize,
+}
+
+impl Line {
+    /// Who goes beyond the bound next: the first whose holder was not the last to do so, or the first of all.
+    fn first(&self) -> Option<u64> {
+        let of_another = self.waiting.iter().find(|(_, holder)| *holder != self.last);
+        of_another.or(self.waiting.front()).map(|(number, _)| *number)
+    }
+}
+
+/// What all connections of a holder have.
+#[derive(Default)]
+struct HolderUse {
+    bytes: AtomicUsize,
+    waiting: AtomicUsize,
 }
 
 impl Default for UnfinishedMemory {
     fn default() -> Self {
         let (used, max, waiting) = (AtomicUsize::new(0), AtomicUsize::new(DEFAULT_MAX), AtomicUsize::new(0));
-        Self { used, max, refused: AtomicU64::new(0), waiting, holders: Mutex::default() }
+        Self { used, max, refused: AtomicU64::new(0), waiting, line: Mutex::default(), holders: Mutex::default() }
     }
 }
 
@@ -107,13 +144,18 @@ pub(crate) struct Unfinished {
     /// Of these, what is counted with the node's.
     settled: usize,
     /// With other connections of the same holder, once it has held more than [`ALWAYS_BYTES`].
-    shared: Option<(Holder, Arc<AtomicUsize>)>,
-    short_since: Option<Instant>,
+    shared: Option<(Holder, Arc<HolderUse>)>,
+    /// Its number in line, since then.
+    waits: Option<(u64, Instant)>,
+    /// It may go beyond the bound, since then.
+    beyond: Option<Instant>,
+    /// Nothing was read of it the last time that it was looked at, by the broker's own decision.
+    unread: Option<Instant>,
 }
 
 impl Unfinished {
     pub fn new(of: &Arc<UnfinishedMemory>) -> Self {
-        Self { of: Arc::clone(of), bytes: 0, settled: 0, shared: None, short_since: None }
+        Self { of: Arc::clone(of), bytes: 0, settled: 0, shared: None, waits: None, beyond: None, unread: None }
     }
 
     pub fn add(&mut self, bytes: usize) {
@@ -130,14 +172,38 @@ impl Unfinished {
         (self.bytes > ALWAYS_BYTES).then(|| now + LOOK_AGAIN)
     }
 
-    /// Does somebody else wait for room that is taken here?
+    /// Does somebody else wait for room that is taken here: one of the same holder, or any while the holder has more than it leaves free?
     pub fn gives_way(&self) -> bool {
-        self.bytes > ALWAYS_BYTES && self.short_since.is_none() && self.of.waiting.load(Ordering::Relaxed) > 0
+        let Some((_, shared)) = self.shared.as_ref().filter(|_| self.bytes > ALWAYS_BYTES && self.waits.is_none()) else { return false };
+        let free = || self.of.max.load(Ordering::Relaxed).saturating_sub(self.of.used());
+        self.of.waiting.load(Ordering::Relaxed) > 0 && (shared.waiting.load(Ordering::Relaxed) > 0 || shared.bytes.load(Ordering::Relaxed) > free())
     }
 
-    fn waits_no_more(&mut self) {
-        if self.short_since.take().is_some() {
-            self.of.waiting.fetch_sub(1, Ordering::Relaxed);
+    /// The broker itself reads nothing of the connection now.
+    pub fn note_unread(&mut self, now: Instant) {
+        self.unread = Some(now);
+    }
+
+    /// What came last of something that has begun came at `at`, or could have come since then.
+    pub fn could_come_since(&self, at: Instant) -> Instant {
+        self.unread.map_or(at, |unread| unread.max(at))
+    }
+
+    /// What it waited for has room, or is gone.
+    pub fn wait_no_more(&mut self) {
+        if let Some((number, _)) = self.waits.take() {
+            self.of.line.lock().waiting.retain(|(other, _)| *other != number);
+            self.count_waiting(false);
+        }
+    }
+
+    fn count_waiting(&self, more: bool) {
+        for counter in std::iter::once(&self.of.waiting).chain(self.shared.iter().map(|(_, shared)| &shared.waiting)) {
+            if more {
+                counter.fetch_add(1, Ordering::Relaxed);
+            } else {
+                counter.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -150,39 +216,80 @@ impl Unfinished {
         let (_, shared) = self.shared.get_or_insert_with(|| {
             let holder = holder();
             let shared = Arc::clone(self.of.holders.lock().entry(holder.clone()).or_default());
-            shared.fetch_add(self.settled, Ordering::Relaxed);
+            shared.bytes.fetch_add(self.settled, Ordering::Relaxed);
             (holder, shared)
         });
         let max = self.of.max.load(Ordering::Relaxed);
         let connection_max = (max / CONNECTION_SHARE).max(CONNECTION_MIN);
         let with_own = |all: &AtomicUsize| all.load(Ordering::Relaxed).saturating_sub(self.settled) + own;
-        let (of_node, of_holder) = (with_own(&self.of.used), with_own(shared));
-        if own <= connection_max && of_holder <= max.saturating_sub(of_node) {
-            self.waits_no_more();
-            return Room::Yes;
-        }
-        // Where nobody else holds anything, nobody else can finish.
-        if let Some(now) = now.filter(|_| own <= connection_max && of_node > own) {
-            let since = *self.short_since.get_or_insert_with(|| {
-                self.of.waiting.fetch_add(1, Ordering::Relaxed);
-                now
-            });
-            if now.saturating_duration_since(since) < WAIT_MAX {
-                return Room::Later(now + RETRY);
+        let (of_node, of_holder) = (with_own(&self.of.used), with_own(&shared.bytes));
+        if own <= connection_max {
+            if of_holder <= max.saturating_sub(of_node) || self.is_beyond(now) {
+                self.wait_no_more();
+                return Room::Yes;
+            }
+            if let Some(now) = now {
+                let since = self.wait(now);
+                if self.goes_beyond(now, since) {
+                    self.wait_no_more();
+                    return Room::Yes;
+                }
+                if self.bytes <= ALWAYS_BYTES || now.saturating_duration_since(since) < WAIT_MAX {
+                    return Room::Later(now + RETRY);
+                }
             }
         }
-        self.waits_no_more();
+        self.wait_no_more();
         self.of.refused.fetch_add(1, Ordering::Relaxed);
         Room::No
     }
 
+    /// It is in line; since when.
+    fn wait(&mut self, now: Instant) -> Instant {
+        if let Some((_, since)) = self.waits {
+            return since;
+        }
+        let mut line = self.of.line.lock();
+        let number = line.next;
+        line.next += 1;
+        line.waiting.push_back((number, self.holder()));
+        drop(line);
+        self.waits = Some((number, now));
+        self.count_waiting(true);
+        now
+    }
+
+    fn holder(&self) -> usize {
+        self.shared.as_ref().map_or(0, |(_, shared)| Arc::as_ptr(shared) as usize)
+    }
+
+    fn is_beyond(&self, now: Option<Instant>) -> bool {
+        let is_over = |since| now.is_some_and(|now| now.saturating_duration_since(since) >= BEYOND_MAX);
+        self.beyond.is_some_and(|since| self.of.waiting.load(Ordering::Relaxed) == 0 || !is_over(since))
+    }
+
+    /// Is it the first in line, and no other beyond the bound? Then it is.
+    fn goes_beyond(&mut self, now: Instant, since: Instant) -> bool {
+        let Some((number, _)) = self.waits.filter(|_| now.saturating_duration_since(since) >= BEYOND_AFTER) else { return false };
+        let mut line = self.of.line.lock();
+        let goes = !line.beyond && line.first() == Some(number);
+        if goes {
+            (line.beyond, line.last) = (true, self.holder());
+            self.beyond = Some(now);
+        }
+        goes
+    }
+
     /// Counts what has changed with what all hold.
     pub fn settle(&mut self) {
+        if self.bytes <= ALWAYS_BYTES && self.beyond.take().is_some() {
+            self.of.line.lock().beyond = false;
+        }
         if self.bytes == self.settled {
             return;
         }
         let (from, to) = (std::mem::replace(&mut self.settled, self.bytes), self.bytes);
-        for all in std::iter::once(&self.of.used).chain(self.shared.iter().map(|(_, shared)| &**shared)) {
+        for all in std::iter::once(&self.of.used).chain(self.shared.iter().map(|(_, shared)| &shared.bytes)) {
             if to >= from {
                 all.fetch_add(to - from, Ordering::Relaxed);
             } else {
@@ -196,7 +303,7 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         self.bytes = 0;
         self.settle();
-        self.waits_no_more();
+        self.wait_no_more();
         if let Some((holder, shared)) = self.shared.take() {
             let mut holders = self.of.holders.lock();
             drop(shared);

@@ -41,19 +41,21 @@ fn a_body_of_one_frame_is_not_kept() {
 }
 
 #[test]
-fn pieces_take_as_much_memory_as_has_come_about_whatever_was_announced() {
+fn memory_is_counted_whole_and_allocated_as_pieces_come() {
     for piece_bytes in [1usize, 13, 4088, 100_000] {
         let mut content = publish();
         take(&mut content, FrameKind::Header, &announced(16 << 20));
+        assert!(content.kept() < 1000, "nothing of the body has come");
         let (mut came, piece) = (0, vec![1; piece_bytes]);
         while came + piece_bytes < 1_000_000.min(piece_bytes * 20_000) {
             take(&mut content, FrameKind::Body, &piece);
             came += piece_bytes;
-            assert!(content.kept() <= 2 * came + BLOCK_BYTES.min(2 * came) + 8 * AROUND, "{} for {came} bytes", content.kept());
+            let Part::Body { body, .. } = &content.part else { panic!("the header has come") };
+            let allocated: usize = body.iter().map(Vec::capacity).sum();
+            assert!(allocated <= 2 * came + BLOCK_BYTES.min(2 * came) + AROUND, "{allocated} for {came} bytes");
+            assert!(allocated + body.len() * AROUND <= content.kept() && content.kept() <= 17 << 20, "{allocated} counted as {}", content.kept());
         }
         let Part::Body { body, .. } = &content.part else { panic!("the header has come") };
-        let allocated: usize = body.iter().map(Vec::capacity).sum();
-        assert!(allocated <= content.kept(), "{allocated} counted as {}", content.kept());
         assert_eq!(body.iter().map(Vec::len).sum::<usize>(), came);
     }
 }
@@ -85,12 +87,26 @@ fn nothing_is_kept_of_a_body_that_is_too_large() {
 #[test]
 fn a_body_of_which_little_comes_is_stalled() {
     let (mut content, begin) = (publish(), Instant::now());
-    content.take(&frame(FrameKind::Header, &announced(1 << 20)), MAX, begin).expect("it is due");
+    content.take(&frame(FrameKind::Header, &announced(900 << 10)), MAX, begin).expect("it is due");
     let at = |tenths: u32| begin + STALLED_AFTER * tenths / 10;
     for tenths in 1..10 {
         content.take(&frame(FrameKind::Body, &[0; 100]), MAX, at(tenths)).expect("it is due");
     }
-    assert!(!content.is_stalled(at(9)) && content.is_stalled(at(11)));
+    assert!(!content.is_stalled(at(9), |since| since) && content.is_stalled(at(11), |since| since));
+    assert!(!content.is_stalled(at(19), |_| at(10)) && content.is_stalled(at(20), |_| at(10)), "nothing was read meanwhile");
     content.take(&frame(FrameKind::Body, &[0; PROGRESS_BYTES]), MAX, at(12)).expect("it is due");
-    assert!(!content.is_stalled(at(20)) && content.is_stalled(at(23)));
+    assert!(!content.is_stalled(at(20), |since| since) && content.is_stalled(at(23), |since| since));
+}
+
+#[test]
+fn a_large_body_has_to_come_in_a_minute() {
+    let (mut content, begin) = (publish(), Instant::now());
+    content.take(&frame(FrameKind::Header, &announced(MAX)), MAX, begin).expect("it is due");
+    let mut take = |bytes, seconds| {
+        let now = begin + Duration::from_secs(seconds);
+        content.take(&frame(FrameKind::Body, &vec![0; bytes]), MAX, now).expect("it is due");
+        content.is_stalled(now, |since| since)
+    };
+    assert!(!take(400_000, 0) && take(100_000, 2), "too little in two seconds");
+    assert!(!take(600_000, 3) && !take(600_000, 4) && take(400_000, 6));
 }

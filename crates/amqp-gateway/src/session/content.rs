@@ -19,7 +19,8 @@ impl Session {
         let Some(Slot::Open(channel)) = self.channels.get_mut(&frame.channel) else { return Ok(length) };
         let (connection, transacts) = (&mut self.connection, matches!(channel.mode, Mode::Transaction(_)));
         let Some(content) = &mut channel.content else { return Ok(length) };
-        let held = if transacts { Held::bytes_of(content.whole_bytes(frame)) } else { 0 };
+        // What is counted for the content is free when it is held whole.
+        let held = if transacts { Held::bytes_of(content.whole_bytes(frame)).saturating_sub(content.kept()) } else { 0 };
         if !connection.has_room(content.keeps(frame) + held)? {
             return Ok(0);
         }
@@ -66,11 +67,15 @@ impl Session {
 
     /// Where others wait for memory, what was begun here and does not get on gives way.
     pub(super) fn give_way(&mut self) {
+        let now = self.connection.now;
+        if !self.wants_read() {
+            return self.connection.unfinished.note_unread(now);
+        }
         if self.phase != Phase::Running || !self.connection.unfinished.gives_way() {
             return;
         }
-        let now = self.connection.now;
-        let stalled = self.channels.iter().filter(|(_, slot)| matches!(slot, Slot::Open(channel) if channel.is_stalled(now)));
+        let since = |at| self.connection.unfinished.could_come_since(at);
+        let stalled = self.channels.iter().filter(|(_, slot)| matches!(slot, Slot::Open(channel) if channel.is_stalled(now, since)));
         let stalled: Vec<u16> = stalled.map(|(number, _)| *number).collect();
         for number in stalled {
             self.fail(number, Failure::no_room().of(basic::Publish::ID));

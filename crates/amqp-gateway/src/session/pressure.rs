@@ -328,6 +328,7 @@ impl Session {
         self.pressure.commit = None;
         self.pressure.aside.clear();
         self.connection.gateway.held.change(std::mem::take(&mut self.pressure.charged), 0);
+        self.connection.unfinished.wait_no_more();
         self.connection.unfinished.settle();
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use amqp_wire::{EncodedProperties, basic, channel, tx, write_content};
+use amqp_wire::{EncodedProperties, basic, channel, confirm, tx, write_content};
 use bytes::BytesMut;
 
 use crate::node::{FRAME_MAX, Node, publish};
@@ -11,11 +11,6 @@ const MIB: usize = 1 << 20;
 /// Of the smallest memory for all connections, 34 MiB, the most that a connection gets.
 const CONNECTION_MAX: usize = 17 * MIB;
 
-fn too_much() -> (u16, String) {
-    let text = "CONTENT_TOO_LARGE - unfinished messages and transactions take as much memory as they may, try again later";
-    (311, text.to_owned())
-}
-
 /// A publish without its last frame.
 fn all_but_the_end(channel: u16, body_bytes: usize) -> BytesMut {
     let (mut whole, body) = (BytesMut::new(), vec![0; body_bytes]);
@@ -23,6 +18,16 @@ fn all_but_the_end(channel: u16, body_bytes: usize) -> BytesMut {
     let last = body_bytes % (FRAME_MAX as usize - 8) + 8;
     whole.truncate(whole.len() - last);
     whole
+}
+
+/// A connection with half bodies that take all it may.
+fn four_bodies(node: &mut Node) -> usize {
+    let client = node.open();
+    for number in 2..6u16 {
+        node.ask(client, number, &channel::Open {});
+        node.raw(client, &all_but_the_end(number, 4 * MIB));
+    }
+    client
 }
 
 fn smallest(node: &Node) {
@@ -35,7 +40,6 @@ fn bodies_on_many_channels_are_bounded_together() {
     smallest(&node);
     let (client, other) = (node.open(), node.open());
     node.declare(client, "q");
-    let part = all_but_the_end(1, 4 * MIB).len();
     let mut refused = Vec::new();
     for number in 2..32u16 {
         assert_eq!(node.ask(client, number, &channel::Open {}), "Channel(OpenOk(OpenOk))");
@@ -46,7 +50,7 @@ fn bodies_on_many_channels_are_bounded_together() {
             refused.push(seen.channel);
         }
     }
-    assert_eq!(refused, (2 + (CONNECTION_MAX / part) as u16..32).collect::<Vec<u16>>());
+    assert_eq!(refused, (2 + (CONNECTION_MAX / (4 * MIB)) as u16..32).collect::<Vec<u16>>());
     assert!(node.gateway().unfinished_bytes() >= CONNECTION_MAX / 2);
     assert_eq!(node.gateway().unfinished_refused(), refused.len() as u64);
     // Messages of one frame need none of it, and others have a share of their own.
@@ -177,32 +181,52 @@ fn a_body_that_does_not_get_on_gives_way() {
     node.stop();
 }
 
-/// A connection with half bodies that take all it may.
-fn four_bodies(node: &mut Node) -> usize {
-    let client = node.open();
-    for number in 2..6u16 {
-        node.ask(client, number, &channel::Open {});
-        node.raw(client, &all_but_the_end(number, 4 * MIB));
-    }
-    client
-}
-
 /// Nor does one wait for ever where all get on.
 #[test]
-fn a_body_that_finds_no_room_for_long_is_refused() {
+fn a_body_that_finds_no_room_for_long_has_its_turn() {
     let mut node = Node::start();
     smallest(&node);
-    let patient = node.open();
-    let mut busy = four_bodies(&mut node);
+    let (patient, busy) = (node.open(), four_bodies(&mut node));
     node.raw(patient, &all_but_the_end(1, 8 * MIB));
-    let close = (0..12).find_map(|_| {
-        // What is begun anew has got on.
-        node.close(busy);
-        busy = four_bodies(&mut node);
-        node.advance(Duration::from_secs(1));
-        node.poll(patient)
-    });
-    let close = close.expect("it is refused in the end");
-    assert!(close.method.contains(&format!("reply_code: {}, reply_text: {:?}", too_much().0, too_much().1)), "{close:?}");
+    assert_eq!((node.poll(patient), node.session(patient).wants_read()), (None, false), "it waits");
+    node.advance(Duration::from_millis(500));
+    assert!(!node.session(patient).wants_read());
+    node.advance(Duration::from_millis(500));
+    assert_eq!((node.poll(patient), node.poll(busy)), (None, None), "nobody is refused");
+    assert!(node.session(patient).wants_read() && node.gateway().unfinished_bytes() >= 23 * MIB);
+    node.close(patient);
+    node.close(busy);
+    assert_eq!(node.gateway().unfinished_bytes(), 0);
+    node.stop();
+}
+
+/// Publishers that each have begun what does not fit beside the others' finish one after the other.
+#[test]
+fn large_bodies_that_come_together_are_all_taken() {
+    const BODY: usize = 12 * MIB;
+    let mut node = Node::start();
+    smallest(&node);
+    let clients: Vec<usize> = (0..6).map(|_| node.open()).collect();
+    clients.iter().for_each(|client| _ = node.ask(*client, 1, &confirm::Select { no_wait: false }));
+    let mut whole = BytesMut::new();
+    write_content(&mut whole, 1, &publish("", "nobody", false), EncodedProperties::trusted(&[0, 0]), &vec![0; BODY], FRAME_MAX);
+    for piece in whole.chunks(400_000) {
+        clients.iter().for_each(|client| node.raw(*client, piece));
+        node.advance(Duration::from_millis(50));
+        assert!(node.gateway().unfinished_bytes() <= 34 * MIB + BODY);
+    }
+    let mut taken = Vec::new();
+    for _ in 0..60 * 20 {
+        node.advance(Duration::from_millis(50));
+        for client in &clients {
+            if let Some(seen) = node.poll(*client) {
+                assert!(seen.method.starts_with("Basic(Ack("), "{seen:?}");
+                taken.push(*client);
+            }
+        }
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, clients);
+    assert_eq!((node.gateway().unfinished_bytes(), node.gateway().unfinished_refused()), (0, 0));
     node.stop();
 }
