@@ -19,6 +19,7 @@ use broker::Settings;
 use types::ByteSize;
 
 use crate::backup::Backups;
+use crate::log_queue;
 use crate::memory::Rest;
 use crate::output;
 use crate::reload::Reload;
@@ -175,5 +176,6 @@ impl Ending {
 /// Ends the process as it is.
 fn leave_now(reason: &str) -> ! {
     tracing::error!(reason, "the process ends before it has finished: the next start recovers");
+    log_queue::flush();
     std::process::exit(1)
 }

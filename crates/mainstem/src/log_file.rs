@@ -1,6 +1,6 @@
 //! The log in a file: when it has grown to a size it is renamed to `FILE.1`, the one before to `FILE.2`, and so on; the oldest goes. Lines are
 //! whole in one file, which is for its owner and his group: who collects logs is no owner of messages. When a line cannot be written (a full disk) it goes to stderr, and when
-//! that is full too, or nobody reads it any more, the line is lost, which is counted: no broker ends because of its log. When the file has been
+//! that is full too, or nobody reads it any more, the line is lost, which is counted: no broker ends because of its log. A thread of its own writes ([`log_queue`](crate::log_queue)). When the file has been
 //! moved or deleted, a new one is begun when configuration is read again (SIGHUP), or the next time that it would be ended.
 
 use std::fs::{self, File, OpenOptions};
@@ -18,9 +18,14 @@ const OWNER_AND_GROUP: u32 = 0o640;
 /// Lines that could be written nowhere.
 static LINES_LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Lines of this process that could be written neither to the file nor to stderr.
+/// Lines of this process that could be written neither to the file nor to stderr, or not as fast as they came.
 pub fn lines_lost() -> u64 {
     LINES_LOST.load(Ordering::Relaxed)
+}
+
+/// One more is lost.
+pub fn note_lost() {
+    LINES_LOST.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Takes lines for stderr; what cannot be written is lost.
@@ -29,7 +34,7 @@ pub struct StderrWriter;
 impl Write for StderrWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if io::stderr().write_all(line).is_err() {
-            LINES_LOST.fetch_add(1, Ordering::Relaxed);
+            note_lost();
         }
         Ok(line.len())
     }

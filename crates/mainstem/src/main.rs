@@ -23,6 +23,7 @@ mod idle;
 mod input;
 mod limit_metrics;
 mod log_file;
+mod log_queue;
 mod management;
 mod latencies;
 mod measurements;

@@ -28,6 +28,7 @@ use crate::descriptors::Descriptors;
 use crate::ending::{Ending, Orders};
 use crate::frames::FramePool;
 use crate::log_file::{LogFile, RotatingLog, StderrWriter};
+use crate::log_queue;
 use crate::management::{self, NodeVitals};
 use crate::memory;
 use crate::measurements::{Measurements, Node};
@@ -139,6 +140,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     exporter.into_iter().for_each(Exporter::finish);
     finish((&broker, broker_threads), (&journals, threads));
     tracing::info!("stopped");
+    log_queue::flush();
     Ok(())
 }
 
@@ -220,14 +222,18 @@ fn start_shards(settings: &Settings, shared: &Arc<Shared>, broker: &Arc<Broker>)
 
 /// Times are RFC 3339, UTC; a line says which part of the broker it comes from, or `audit`.
 fn start_log(config: &Config) -> anyhow::Result<Option<RotatingLog>> {
+    use std::io::Write;
+
     use tracing_subscriber::EnvFilter;
+    use tracing_subscriber::fmt::MakeWriter;
     use tracing_subscriber::fmt::writer::BoxMakeWriter;
     let filter = EnvFilter::try_from_env("MAINSTEM_LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new("info"));
     let open = |rules: &LogFile| RotatingLog::open(rules.clone()).with_context(|| format!("--log-file {}", rules.path.display()));
     let file = config.log_file.as_ref().map(open).transpose()?;
-    let writer = match &file {
-        Some(file) => BoxMakeWriter::new(file.clone()),
-        None => BoxMakeWriter::new(|| StderrWriter),
+    // A line that cannot be written is counted where that is found out.
+    let writer = match file.clone() {
+        Some(file) => BoxMakeWriter::new(log_queue::start(move |line| _ = file.make_writer().write_all(line))?),
+        None => BoxMakeWriter::new(log_queue::start(|line| _ = StderrWriter.write_all(line))?),
     };
     // What the library says of a line that it cannot write goes to stderr, and panics when that is full.
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(true).log_internal_errors(false).with_writer(writer);
@@ -249,6 +255,7 @@ fn watch_for_defects() {
         let trace = std::backtrace::Backtrace::force_capture();
         tracing::error!(thread = name, "defect: {panic}\n{trace}");
         if !OF_REQUESTS.iter().any(|prefix| name.starts_with(prefix)) {
+            log_queue::flush();
             std::process::abort();
         }
     }));
