@@ -26,8 +26,6 @@ const STALLED_AFTER: Duration = Duration::from_secs(30);
 const STALLED_AFTER_SCARCE: Duration = Duration::from_secs(1);
 /// … or for this long, when they hold all of it and others wait for theirs.
 const STALLED_AFTER_FULL: Duration = Duration::from_millis(200);
-/// Memory that is scarce is asked for again after this long.
-const MEMORY_RETRY: Duration = Duration::from_millis(2);
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
 /// Bytes sent in one turn: with 256 KiB clients wake up more often, which costs broker and client a third more.
@@ -145,8 +143,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             continue;
         }
         let wanted = may_read && connection.session.borrow().wants_read();
-        let memory = input.waits_for_memory(wanted);
-        if let Some(late) = input.judge(shard, wanted && !memory, now) {
+        let memory = input.waits_for_memory(wanted, &connection.wake);
+        if let Some(late) = input.judge(shard, connection.place.requests(), wanted && !memory, now) {
             return End::Late(late);
         }
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
@@ -154,7 +152,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         }
         note_waits(connection, sends, memory, now);
         idle.look_by(input.next_look(shard));
-        let own = own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until));
+        let own = own_timeouts(sends, refused.as_ref().map(|(_, until)| *until));
         let wake_at = connection.session.borrow().next_timeout().into_iter().chain(own).min();
         match wait(connection, stream, interest(wanted && !memory, sends), wake_at, &mut idle).await {
             Happened::Readable => {
@@ -263,12 +261,11 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// When a connection is to be looked at again whatever its session wants: the client may have stalled, there may be memory, the time
-/// for the answers before a refusal may be over.
-fn own_timeouts(sends: bool, no_memory: bool, refused_until: Option<Instant>) -> impl Iterator<Item = Instant> {
+/// When a connection is to be looked at again whatever its session wants: the client may have stalled, the time for the answers
+/// before a refusal may be over.
+fn own_timeouts(sends: bool, refused_until: Option<Instant>) -> impl Iterator<Item = Instant> {
     let stalls = sends.then(|| Instant::now() + STALLED_AFTER_FULL);
-    let retry = no_memory.then(|| Instant::now() + MEMORY_RETRY);
-    [stalls, retry, refused_until].into_iter().flatten()
+    [stalls, refused_until].into_iter().flatten()
 }
 
 /// How long a client may read nothing while answers wait for it.

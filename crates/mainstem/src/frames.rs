@@ -2,10 +2,18 @@
 //! that no request pays for fresh memory. All of them count against one bound.
 //!
 //! A request counts with those of its bytes that have arrived, never with the length that it announces. While less than half of the bound
-//! is taken, every request is read on. Beyond that only those with a grant are: the bytes that are missing of them are set aside, so that
-//! they can be finished whatever comes of others. While nothing is finished or granted, one grant is to be had also beyond the bound:
-//! requests that wait for each other do not wait for ever. While clients of other addresses wait, grants of one address take at most a quarter of the bound,
-//! apart from its only one. A request of which too little comes loses its grant ([`Frame::lapse`]).
+//! is taken, every request is read on. Beyond that only those with a grant are:
+//!
+//! | grant | when | what counts |
+//! |---|---|---|
+//! | reserved | the bytes that are missing fit into the bound, and into the share of its address | they are set aside, so that it can be finished whatever comes of others |
+//! | beyond | nothing fits, and no other request has this grant | nothing more: one request is beside the bound, until it is dropped |
+//!
+//! An address has its share as long as it holds at most [`LEFT_FREE`] times of what it leaves free: alone three quarters, so that another one always finds
+//! room. Requests without a grant wait in line ([`line`]) and are woken when it is their turn. A request that comes too slowly loses what was reserved
+//! ([`Frame::lapse`]); one that is in the way of others ends ([`Frame::is_in_the_way`]).
+
+mod line;
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +21,9 @@ use std::sync::{Arc, Mutex};
 
 use broker::MemoryShare;
 use bytes::{Buf, Bytes, BytesMut};
+use tokio::sync::Notify;
+
+use line::{Grant, Line, Waiter};
 
 /// Requests from this size on use pooled memory.
 pub const POOLED_FROM_BYTES: usize = 32 << 10;
@@ -25,8 +36,12 @@ const GROWTH: usize = 4;
 const READ_BYTES_MAX: usize = 2 << 20;
 /// Part of the bound up to which no grant is needed.
 const FREELY: usize = 2;
-/// Part of it that grants of one address may take while other addresses wait.
-const ADDRESS_SHARE: usize = 4;
+/// An address may hold so many times what it leaves free.
+const LEFT_FREE: usize = 3;
+/// A request that is read is to come whole within so many spans (of [`Pace`](crate::pace::Pace)) while it is in the way of others.
+const SPANS_MAX: usize = 20;
+/// Who has a grant and sends less at once lets others go before, if some wait.
+const AT_ONCE: usize = 8 << 10;
 /// Part of it that buffers which nobody uses may take beside it …
 const KEPT_SHARE: usize = 2;
 /// … and those of one class, none of which is longer: so many in any case.
@@ -36,12 +51,13 @@ const KEPT_OF_CLASS: usize = 4;
 /// The buffers of all shards.
 pub struct FramePool {
     free: [Mutex<Vec<Vec<u8>>>; CLASSES],
-    /// Bytes that have arrived, and those that grants set aside.
+    /// Bytes that have arrived, and those that are reserved, without those of the request beyond the bound.
     taken: AtomicUsize,
-    /// Requests that will go by themselves: those that are whole, and those with a grant.
-    able: AtomicUsize,
-    /// Requests that are not read because they get no grant.
+    /// Bytes that have arrived of the request beyond the bound, since it is.
+    beyond: AtomicUsize,
+    /// Requests that wait in line.
     waiting: AtomicUsize,
+    line: parking_lot::Mutex<Line>,
     /// Bytes of buffers that are free, or were when a request that is not whole got them.
     kept: AtomicUsize,
     /// The class that lost a buffer last because there were too many.
@@ -49,12 +65,12 @@ pub struct FramePool {
     max_bytes: usize,
 }
 
-/// What requests from one address have, as long as they are not whole.
+/// What requests from one address have.
 #[derive(Default)]
 pub struct AddressUse {
-    /// Bytes of grants.
-    granted: AtomicUsize,
-    /// Requests that wait for one.
+    /// Its part of what is taken.
+    used: AtomicUsize,
+    /// Requests that wait in line.
     waiting: AtomicUsize,
 }
 
@@ -73,8 +89,9 @@ impl FramePool {
         Arc::new(Self {
             free: std::array::from_fn(|_| Mutex::default()),
             taken: AtomicUsize::new(0),
-            able: AtomicUsize::new(0),
+            beyond: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            line: parking_lot::Mutex::default(),
             kept: AtomicUsize::new(0),
             evicted: AtomicUsize::new(0),
             max_bytes,
@@ -87,14 +104,38 @@ impl FramePool {
         MemoryShare { used: Box::new(move || pool.used_bytes()), max: self.max_bytes }
     }
 
-    /// Bytes that have arrived, and those that are set aside for what can be finished.
+    /// Bytes that have arrived, and those that are reserved.
     pub fn used_bytes(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+        self.taken() + self.beyond.load(Ordering::Relaxed)
+    }
+
+    fn taken(&self) -> usize {
+        self.taken.load(Ordering::SeqCst)
     }
 
     /// Does a request wait for memory, or is more taken than there is?
     pub fn is_scarce(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0 || self.used_bytes() > self.max_bytes
+        self.waiting.load(Ordering::Relaxed) > 0 || self.taken() > self.max_bytes
+    }
+
+    /// May an address have so much, once so much is taken?
+    fn is_share(&self, used: usize, taken: usize) -> bool {
+        used <= self.max_bytes.saturating_sub(taken).saturating_mul(LEFT_FREE)
+    }
+
+    fn count(&self, of: &AddressUse, bytes: usize) {
+        of.used.fetch_add(bytes, Ordering::Relaxed);
+        self.taken.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// Bytes are free: who waits may have them.
+    fn give_back(&self, of: &AddressUse, bytes: usize) {
+        of.used.fetch_sub(bytes, Ordering::Relaxed);
+        // Who begins to wait counts itself before it looks at what is taken: one of both sees the other.
+        self.taken.fetch_sub(bytes, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.serve(&mut self.line.lock());
+        }
     }
 
     /// A buffer for a request of `bytes`, of which nothing has come yet.
@@ -103,7 +144,7 @@ impl FramePool {
         let recycled = self.free.get(class).and_then(|free| free.lock().ok()?.pop());
         let kept = recycled.as_ref().map_or(0, Vec::capacity);
         let memory = recycled.unwrap_or_else(|| Vec::with_capacity(class_bytes(class).min(FIRST_BYTES)));
-        Frame { memory, bytes, counted: 0, granted: 0, kept, waits: false, pool: Arc::clone(self), of: Arc::clone(of) }
+        Frame { memory, bytes, counted: 0, grant: None, granted_at: 0, waiter: None, kept, pool: Arc::clone(self), of: Arc::clone(of) }
     }
 
     /// Keeps a buffer for other requests, in the place of one of another class if there are too many. `counted`: it is among those kept.
@@ -143,21 +184,23 @@ impl FramePool {
 /// Bytes of a small request that is not whole, which has no buffer of its own: they count, and wait for nothing.
 pub struct Held {
     pool: Arc<FramePool>,
+    of: Arc<AddressUse>,
     bytes: usize,
 }
 
 impl Held {
     /// None yet.
-    pub fn new(pool: &Arc<FramePool>) -> Self {
-        Self { pool: Arc::clone(pool), bytes: 0 }
+    pub fn new(pool: &Arc<FramePool>, of: &Arc<AddressUse>) -> Self {
+        Self { pool: Arc::clone(pool), of: Arc::clone(of), bytes: 0 }
     }
 
     /// So many are there now.
     pub fn set(&mut self, bytes: usize) {
-        if bytes != self.bytes {
-            self.pool.taken.fetch_add(bytes, Ordering::Relaxed);
-            self.pool.taken.fetch_sub(self.bytes, Ordering::Relaxed);
-            self.bytes = bytes;
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        if bytes > before {
+            self.pool.count(&self.of, bytes - before);
+        } else if bytes < before {
+            self.pool.give_back(&self.of, before - bytes);
         }
     }
 }
@@ -174,13 +217,15 @@ pub struct Frame {
     memory: Vec<u8>,
     /// All that is to come.
     bytes: usize,
-    /// Counted in the pool.
+    /// Of the bytes that have come or are reserved, those that count as taken.
     counted: usize,
-    /// What was missing when it was granted; 0: there is no grant.
-    granted: usize,
+    grant: Option<Grant>,
+    /// What had come when it got that.
+    granted_at: usize,
+    /// It waits in line for a grant.
+    waiter: Option<Arc<Waiter>>,
     /// Bytes of the buffer that count as kept, as long as the request is not whole.
     kept: usize,
-    waits: bool,
     pool: Arc<FramePool>,
     of: Arc<AddressUse>,
 }
@@ -198,62 +243,84 @@ impl Frame {
 
     /// Was it told to wait for memory when it last asked?
     pub fn waits(&self) -> bool {
-        self.waits
+        self.waiter.is_some()
     }
 
-    /// May more of it be read? Otherwise it waits, and is to ask again.
-    pub fn may_read(&mut self) -> bool {
-        let may = self.granted > 0 || self.pool.used_bytes() < self.pool.max_bytes / FREELY || self.ask_for_grant();
-        self.set_waiting(!may);
-        may
+    /// May more of it be read? Otherwise it waits in line, and `wake` is notified when it has a grant.
+    pub fn may_read(&mut self, wake: &Arc<Notify>) -> bool {
+        let granted = match &self.waiter {
+            Some(waiter) => waiter.grant(),
+            None if self.grant.is_some() || self.pool.taken() < self.pool.max_bytes / FREELY => return true,
+            None => match self.pool.ask(&self.of, self.missing(), wake) {
+                Ok(grant) => Some(grant),
+                Err(waiter) => {
+                    self.waiter = Some(waiter);
+                    None
+                }
+            },
+        };
+        let Some(grant) = granted else { return false };
+        self.accept(grant);
+        true
+    }
+
+    fn accept(&mut self, grant: Grant) {
+        self.waiter = None;
+        if grant == Grant::Reserved {
+            self.counted = self.bytes;
+        }
+        (self.grant, self.granted_at) = (Some(grant), self.memory.len());
+    }
+
+    /// Its socket has no more for now. Who waited for a grant has sent all that the socket takes meanwhile: where that was little, others that wait have more to send, and
+    /// it asks again when more has come.
+    pub fn note_drained(&mut self) {
+        if self.memory.len() - self.granted_at >= AT_ONCE || self.missing() == 0 || self.pool.waiting.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let few = self.memory.len() - self.counted.min(self.memory.len());
+        match self.grant {
+            Some(Grant::Reserved) => self.lapse(),
+            Some(Grant::Beyond) if self.pool.taken() + few <= self.pool.max_bytes => {
+                self.grant = None;
+                self.counted += few;
+                self.pool.count(&self.of, few);
+                self.pool.beyond.fetch_sub(few, Ordering::Relaxed);
+                self.pool.end_beyond();
+            }
+            Some(Grant::Beyond) | None => {}
+        }
     }
 
     /// It wants nothing at the moment.
     pub fn rest(&mut self) {
-        self.set_waiting(false);
+        if let Some(waiter) = self.waiter.take()
+            && let Some(grant) = self.pool.leave(&self.of, &waiter)
+        {
+            self.accept(grant);
+        }
         self.lapse();
     }
 
-    fn set_waiting(&mut self, waits: bool) {
-        if waits != self.waits {
-            let count = |counter: &AtomicUsize| if waits { counter.fetch_add(1, Ordering::Relaxed) } else { counter.fetch_sub(1, Ordering::Relaxed) };
-            count(&self.pool.waiting);
-            count(&self.of.waiting);
-            self.waits = waits;
-        }
-    }
-
-    fn ask_for_grant(&mut self) -> bool {
-        let (pool, missing, granted) = (&self.pool, self.missing(), self.of.granted.load(Ordering::Relaxed));
-        let others_wait = pool.waiting.load(Ordering::Relaxed) > self.of.waiting.load(Ordering::Relaxed);
-        if others_wait && granted > 0 && granted + missing > pool.max_bytes / ADDRESS_SHARE {
-            return false;
-        }
-        let fits = |taken: usize| (taken + missing <= pool.max_bytes).then_some(taken + missing);
-        if pool.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok() {
-            pool.able.fetch_add(1, Ordering::Relaxed);
-        } else if pool.able.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            pool.taken.fetch_add(missing, Ordering::Relaxed);
-        } else {
-            return false;
-        }
-        self.of.granted.fetch_add(missing, Ordering::Relaxed);
-        (self.granted, self.counted) = (missing, self.bytes);
-        true
-    }
-
-    /// What was granted is for others: it has to ask again.
+    /// What is reserved is for others: it has to ask again.
     pub fn lapse(&mut self) {
-        if self.granted > 0 {
-            self.pool.able.fetch_sub(1, Ordering::Relaxed);
-            self.pool.taken.fetch_sub(self.missing(), Ordering::Relaxed);
-            self.counted = self.memory.len();
-            self.end_grant();
+        if self.missing() > 0 && self.grant.take_if(|grant| *grant == Grant::Reserved).is_some() {
+            let missing = self.missing();
+            self.counted -= missing;
+            self.pool.give_back(&self.of, missing);
         }
     }
 
-    fn end_grant(&mut self) {
-        self.of.granted.fetch_sub(std::mem::take(&mut self.granted), Ordering::Relaxed);
+    /// While it is in the way of others, so many bytes are to come in each span.
+    pub fn pace_floor(&self) -> usize {
+        (if self.grant.is_some() { self.bytes } else { self.arrived() }) / SPANS_MAX
+    }
+
+    /// Does it hold what requests that wait need? It is beyond the bound, or they come from its address, or that has more than its share.
+    pub fn is_in_the_way(&self) -> bool {
+        let (pool, of) = (&self.pool, &self.of);
+        let over_share = || !pool.is_share(of.used.load(Ordering::Relaxed), pool.taken());
+        pool.waiting.load(Ordering::Relaxed) > 0 && (self.grant == Some(Grant::Beyond) || of.waiting.load(Ordering::Relaxed) > 0 || over_share())
     }
 
     /// Takes what has come already.
@@ -262,7 +329,7 @@ impl Frame {
         self.grow_for(taken);
         self.memory.extend_from_slice(&buffer[..taken]);
         buffer.advance(taken);
-        self.note_arrival();
+        self.note_arrival(taken);
     }
 
     /// Has `read` put at most as many bytes behind those that have come as it is told.
@@ -273,7 +340,7 @@ impl Frame {
         self.grow_for(1);
         let room = (self.memory.capacity() - self.memory.len()).min(self.missing()).min(READ_BYTES_MAX);
         let got = read(&mut self.memory, room)?;
-        self.note_arrival();
+        self.note_arrival(got);
         Ok(got)
     }
 
@@ -286,17 +353,16 @@ impl Frame {
         }
     }
 
-    fn note_arrival(&mut self) {
-        if self.granted == 0 {
-            let more = self.memory.len() - self.counted;
-            self.pool.taken.fetch_add(more, Ordering::Relaxed);
-            self.counted += more;
+    fn note_arrival(&mut self, more: usize) {
+        match self.grant {
+            Some(Grant::Reserved) => {}
+            Some(Grant::Beyond) => _ = self.pool.beyond.fetch_add(more, Ordering::Relaxed),
+            None => {
+                self.pool.count(&self.of, more);
+                self.counted += more;
+            }
         }
         if self.missing() == 0 {
-            if self.granted == 0 {
-                self.pool.able.fetch_add(1, Ordering::Relaxed);
-            }
-            self.end_grant();
             self.end_kept();
         }
     }
@@ -321,11 +387,13 @@ impl AsRef<[u8]> for Frame {
 impl Drop for Frame {
     fn drop(&mut self) {
         self.rest();
-        self.pool.taken.fetch_sub(self.counted, Ordering::Relaxed);
-        if self.missing() == 0 {
-            self.pool.able.fetch_sub(1, Ordering::Relaxed);
-        }
+        let beyond = self.memory.len() - self.counted;
         self.pool.keep(std::mem::take(&mut self.memory), self.kept > 0);
+        self.pool.give_back(&self.of, self.counted);
+        if self.grant == Some(Grant::Beyond) {
+            self.pool.beyond.fetch_sub(beyond, Ordering::Relaxed);
+            self.pool.end_beyond();
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! What has come of a connection and is no whole request yet: bytes into frames, frames into its session, and until when the rest has to come.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
+use tokio::sync::Notify;
 
 use crate::connection::End;
-use crate::frames::{Frame, Held, POOLED_FROM_BYTES};
+use crate::frames::{AddressUse, Frame, Held, POOLED_FROM_BYTES};
 use crate::pace::Pace;
 use crate::protocol::Session;
 use crate::shard::{Connection, Shard};
@@ -81,34 +83,37 @@ impl Input {
         }
     }
 
-    /// Does it wait for memory? `wanted`: more would be read otherwise.
-    pub fn waits_for_memory(&mut self, wanted: bool) -> bool {
+    /// Does it wait for memory? `wanted`: more would be read otherwise. `wake`: to be notified when there is some.
+    pub fn waits_for_memory(&mut self, wanted: bool, wake: &Arc<Notify>) -> bool {
         let Reading::Large(frame) = &mut self.reading else { return false };
         if !wanted {
             frame.rest();
         }
-        wanted && frame.waits() && !frame.may_read()
+        wanted && frame.waits() && !frame.may_read(wake)
     }
 
-    /// Has a request come too slowly, which is `read` from now on or not?
-    pub fn judge(&mut self, shard: &Shard, read: bool, now: Instant) -> Option<Late> {
+    /// Has a request come too slowly, which is `read` from now on or not? `of`: what its address has.
+    pub fn judge(&mut self, shard: &Shard, of: &Arc<AddressUse>, read: bool, now: Instant) -> Option<Late> {
         let (arrived, holds, frames) = (self.arrived(), self.holds(), &shard.shared.frames);
         let held = if holds && matches!(self.reading, Reading::Small) { arrived } else { 0 };
         if held > 0 || self.held.is_some() {
-            self.held.get_or_insert_with(|| Held::new(frames)).set(held);
+            self.held.get_or_insert_with(|| Held::new(frames, of)).set(held);
         }
         let pace = self.pace.as_mut()?;
         pace.set_read(read, now);
         if pace.is_over(arrived, shard.shared.times.pace, now) {
             return Some(Late { arrived, needed: false });
         }
-        if !holds || !pace.is_slow(arrived, now) {
-            return None;
-        }
-        if let Reading::Large(frame) = &mut self.reading {
+        let Reading::Large(frame) = &mut self.reading else {
+            let slow = holds && pace.end_span(arrived, 0, now).is_some_and(|span| span.is_slow());
+            return (slow && frames.is_scarce()).then_some(Late { arrived, needed: true });
+        };
+        let span = pace.end_span(arrived, frame.pace_floor(), now)?;
+        if span.is_slow() {
             frame.lapse();
         }
-        frames.is_scarce().then_some(Late { arrived, needed: true })
+        let needed = span.is_slow() && frames.is_scarce() || span.is_below_floor() && frame.is_in_the_way();
+        needed.then_some(Late { arrived, needed })
     }
 
     /// Does a request that is not whole take memory that others may need?
@@ -139,7 +144,7 @@ pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &
         input.drained = false;
         let got = match &mut input.reading {
             Reading::Large(frame) => {
-                if !frame.may_read() {
+                if !frame.may_read(&connection.wake) {
                     break;
                 }
                 // More of it arrives while it is read: it is looked for again.
@@ -162,6 +167,9 @@ pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &
             Ok(got) => turn += got,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 input.drained = true;
+                if let Reading::Large(frame) = &mut input.reading {
+                    frame.note_drained();
+                }
                 break;
             }
             Err(_) => return Some(End::Closed),

@@ -5,6 +5,7 @@
 //! | `mainstem.frame.timeout.ms` from its first byte to its last | whatever comes, it ends: a time that began anew with each byte would let one byte a second hold memory for ever |
 //! | `mainstem.frame.byte.rate`, on average, apart from the first 30 s | who has stopped sending is not waited for as long as who sends a long request by a slow line |
 //! | 16 KiB a second, over half a second, for requests of which 4 KiB are there or 32 KiB are to come, while others wait for memory | what it holds is what others need |
+//! | a twentieth of a large request (without a grant: of what has come) in half a second, one time of two, while it is in the way of others | they wait for all of it |
 
 use std::time::{Duration, Instant};
 
@@ -40,14 +41,35 @@ pub struct Pace {
     began: Instant,
     /// Beginning of the span, and the bytes that were there.
     span: (Instant, usize),
+    /// Less came in the span before than its floor.
+    was_below: bool,
     /// It is not read, since then.
     held: Option<Instant>,
+}
+
+/// A span that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    bytes: usize,
+    below_floor: bool,
+}
+
+impl Span {
+    /// Too little came for a request that takes memory.
+    pub fn is_slow(self) -> bool {
+        self.bytes < SLOW_BYTES
+    }
+
+    /// Less than its floor came, and in the one before, too.
+    pub fn is_below_floor(self) -> bool {
+        self.below_floor
+    }
 }
 
 impl Pace {
     /// Its first bytes came at `now`.
     pub fn new(now: Instant) -> Self {
-        Self { began: now, span: (now, 0), held: None }
+        Self { began: now, span: (now, 0), was_below: false, held: None }
     }
 
     /// Is it read?
@@ -71,14 +93,16 @@ impl Pace {
         self.held.is_none() && now >= self.end(arrived, rules)
     }
 
-    /// Has too little come in a span that ends now? The next one begins.
-    pub fn is_slow(&mut self, arrived: usize, now: Instant) -> bool {
+    /// The span that ends now, in which at least `floor` bytes were to come. The next one begins.
+    pub fn end_span(&mut self, arrived: usize, floor: usize, now: Instant) -> Option<Span> {
         let (began, before) = self.span;
         if self.held.is_some() || now.saturating_duration_since(began) < SPAN {
-            return false;
+            return None;
         }
         self.span = (now, arrived);
-        arrived.saturating_sub(before) < SLOW_BYTES
+        let bytes = arrived.saturating_sub(before);
+        let was_below = std::mem::replace(&mut self.was_below, bytes < floor);
+        Some(Span { bytes, below_floor: was_below && self.was_below })
     }
 
     /// When to look again; `spans`: also at the end of each span.
@@ -116,7 +140,7 @@ mod tests {
         let mut pace = Pace::new(start);
         pace.set_read(false, after(10));
         pace.set_read(false, after(500));
-        assert!(!pace.is_over(0, RULES, after(1000)) && !pace.is_slow(0, after(1000)) && pace.next(0, true, RULES).is_none());
+        assert!(!pace.is_over(0, RULES, after(1000)) && pace.end_span(0, 0, after(1000)).is_none() && pace.next(0, true, RULES).is_none());
         pace.set_read(true, after(1000));
         assert!(!pace.is_over(0, RULES, after(1019)) && pace.is_over(0, RULES, after(1020)));
     }
@@ -126,9 +150,21 @@ mod tests {
         let start = Instant::now();
         let after = |millis| start + Duration::from_millis(millis);
         let mut pace = Pace::new(start);
-        assert!(!pace.is_slow(0, after(499)) && pace.is_slow(SLOW_BYTES - 1, after(500)));
-        assert!(!pace.is_slow(SLOW_BYTES, after(900)), "the second has not ended");
-        assert!(!pace.is_slow(2 * SLOW_BYTES - 1, after(1000)), "enough came in it");
+        let mut is_slow = |arrived, millis| pace.end_span(arrived, 0, after(millis)).map(Span::is_slow);
+        assert_eq!((is_slow(0, 499), is_slow(SLOW_BYTES - 1, 500)), (None, Some(true)));
+        assert_eq!(is_slow(SLOW_BYTES, 900), None, "the second has not ended");
+        assert_eq!(is_slow(2 * SLOW_BYTES - 1, 1000), Some(false), "enough came in it");
         assert_eq!(pace.next(0, true, RULES), Some(after(1500)));
+    }
+
+    #[test]
+    fn two_spans_below_the_floor_are_too_many() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        let mut is_below = |arrived, millis| pace.end_span(arrived, 100_000, start + Duration::from_millis(millis)).map(Span::is_below_floor);
+        assert_eq!(is_below(99_999, 500), Some(false), "a stall");
+        assert_eq!(is_below(199_999, 1000), Some(false));
+        assert_eq!(is_below(250_000, 1500), Some(false));
+        assert_eq!(is_below(300_000, 2000), Some(true));
     }
 }

@@ -106,7 +106,7 @@ pub struct Connection {
     /// The protocol's state.
     pub session: RefCell<Session>,
     /// Something may be sent, or read again.
-    pub wake: Notify,
+    pub wake: Arc<Notify>,
     /// Among those that may connect.
     pub place: Place,
     /// Where its time goes.
@@ -230,7 +230,7 @@ impl Shard {
         let session = Session::new(arrival.protocol, &self.shared, self.id, arrival.id, local, peer);
         let waits = Arc::clone(session.waits());
         let (session, served) = (RefCell::new(session), Cell::new(false));
-        let connection = Rc::new(Connection { session, wake: Notify::new(), place: arrival.place, waits, served });
+        let connection = Rc::new(Connection { session, wake: Arc::default(), place: arrival.place, waits, served });
         self.connections.borrow_mut().insert(arrival.id, Rc::clone(&connection));
         tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, (stream, arrival.tls, asks)));
     }

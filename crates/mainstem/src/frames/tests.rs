@@ -17,9 +17,13 @@ fn come(frame: &mut Frame, bytes: usize) {
     }
 }
 
+fn may_read(frame: &mut Frame) -> bool {
+    frame.may_read(&Arc::default())
+}
+
 fn whole(pool: &Arc<FramePool>, of: &Arc<AddressUse>, bytes: usize) -> Bytes {
     let mut frame = pool.begin(bytes, of);
-    assert!(frame.may_read());
+    assert!(may_read(&mut frame));
     come(&mut frame, bytes);
     frame.freeze()
 }
@@ -47,13 +51,13 @@ fn memory_comes_back_and_is_used_again() {
 #[test]
 fn small_requests_count() {
     let (pool, of) = (FramePool::new(MIB), Arc::default());
-    let mut held = Held::new(&pool);
+    let mut held = Held::new(&pool, &of);
     held.set(MIB);
     assert!(!pool.is_scarce());
     held.set(MIB + 1);
-    assert!(pool.is_scarce() && pool.begin(MIB, &of).may_read(), "one can be finished");
+    assert!(pool.is_scarce() && may_read(&mut pool.begin(MIB, &of)), "one can be finished");
     drop(held);
-    assert_eq!((pool.used_bytes(), pool.is_scarce()), (0, false));
+    assert_eq!((pool.used_bytes(), of.used.load(Ordering::Relaxed), pool.is_scarce()), (0, 0, false));
 }
 
 #[test]
@@ -79,66 +83,163 @@ fn long_requests_grow_with_what_comes() {
     assert!(frame.freeze().iter().all(|byte| *byte == 7));
 }
 
-#[test]
-fn beyond_half_what_can_be_finished_is_read() {
-    let (pool, of) = (FramePool::new(4 * MIB), Arc::default());
-    let (mut first, mut second) = (pool.begin(2 * MIB, &of), pool.begin(2 * MIB, &of));
-    let mut third = pool.begin(2 * MIB, &of);
-    assert!(first.may_read() && second.may_read() && third.may_read());
-    come(&mut first, MIB);
-    come(&mut second, MIB);
-    come(&mut third, KIB);
-    assert!(first.may_read(), "a megabyte is missing of it, and there");
-    assert_eq!(pool.used_bytes(), 3 * MIB + KIB);
-    assert!(!second.may_read() && !third.may_read() && pool.is_scarce());
-    come(&mut first, MIB - 1);
-    assert!(!second.may_read());
-    // The first does not go on: what it has is kept, what is missing is the others'.
-    first.lapse();
-    assert!(second.may_read());
-    come(&mut second, MIB);
-    assert!(!first.may_read(), "all is taken");
-    drop(second.freeze());
-    assert!(first.may_read() && third.may_read());
-    drop((first, third));
-    assert_eq!((pool.used_bytes(), pool.able.load(Ordering::Relaxed), pool.is_scarce()), (0, 0, false));
-    assert_eq!((of.granted.load(Ordering::Relaxed), of.waiting.load(Ordering::Relaxed)), (0, 0));
+/// Nothing is counted any longer.
+fn is_empty(pool: &FramePool, of: &AddressUse) -> bool {
+    let line = pool.line.lock();
+    let counters = [&pool.waiting, &of.used, &of.waiting].map(|counter| counter.load(Ordering::Relaxed));
+    (pool.used_bytes(), counters, line.is_at_rest()) == (0, [0; 3], true)
+}
+
+/// One request is beyond the bound.
+fn go_beyond(pool: &Arc<FramePool>, of: &Arc<AddressUse>) -> Frame {
+    let mut frame = pool.begin(1000 * MIB, of);
+    assert!(may_read(&mut frame));
+    assert_eq!(frame.grant, Some(Grant::Beyond));
+    frame
 }
 
 #[test]
-fn one_request_goes_beyond_the_bound_when_none_would_end_otherwise() {
+fn beyond_half_what_can_be_finished_is_read() {
+    let (pool, of) = (FramePool::new(16 * MIB), Arc::default());
+    let (mut first, mut second, mut third) = (pool.begin(5 * MIB, &of), pool.begin(5 * MIB, &of), pool.begin(5 * MIB, &of));
+    assert!(may_read(&mut first) && may_read(&mut second) && may_read(&mut third));
+    come(&mut first, 4 * MIB);
+    come(&mut second, 4 * MIB);
+    come(&mut third, KIB);
+    let beyond = go_beyond(&pool, &of);
+    assert!(may_read(&mut first), "a megabyte is missing of it, and there");
+    assert_eq!(pool.used_bytes(), 9 * MIB + KIB);
+    assert!(!may_read(&mut third) && pool.is_scarce());
+    assert!(may_read(&mut second), "less is missing of it");
+    // The first does not go on: what it has is kept, what is missing is the others'.
+    first.lapse();
+    assert!(!may_read(&mut third));
+    come(&mut second, MIB);
+    drop(second.freeze());
+    assert!(may_read(&mut third), "it was granted when the second was done");
+    assert_eq!(third.grant, Some(Grant::Reserved));
+    drop((first, third, beyond));
+    assert!(is_empty(&pool, &of));
+}
+
+#[test]
+fn one_request_goes_beyond_the_bound_when_nothing_fits() {
     let (pool, of) = (FramePool::new(MIB), Arc::default());
     let mut stuck: Vec<Frame> = (0..4).map(|_| pool.begin(512 * KIB, &of)).collect();
     stuck.iter_mut().for_each(|frame| come(frame, 300 * KIB));
-    assert!(stuck[0].may_read() && !stuck[1].may_read());
+    assert!(may_read(&mut stuck[0]) && !may_read(&mut stuck[1]));
     let mut large = pool.begin(40 * MIB, &of);
-    assert!(!large.may_read());
+    assert!(!may_read(&mut large));
     let mut first = stuck.remove(0);
     come(&mut first, 212 * KIB);
-    assert!(!stuck[0].may_read() && !large.may_read(), "it is whole, and will go by itself");
+    assert!(!may_read(&mut stuck[0]) && !may_read(&mut large), "it is whole, and will go by itself");
     drop(first.freeze());
-    assert!(large.may_read());
+    assert!(may_read(&mut stuck[0]) && !may_read(&mut large), "first come, first served");
+    drop(stuck.remove(0));
+    assert!(may_read(&mut large));
     come(&mut large, 40 * MIB);
+    assert_eq!(pool.used_bytes(), 40 * MIB + 600 * KIB);
     drop((large.freeze(), stuck));
-    assert_eq!((pool.used_bytes(), pool.able.load(Ordering::Relaxed)), (0, 0));
+    assert!(is_empty(&pool, &of));
 }
 
 #[test]
-fn an_address_leaves_room_for_those_that_wait() {
-    let (pool, many, other) = (FramePool::new(8 * MIB), Arc::default(), Arc::default());
-    let mut free = pool.begin(5 * MIB, &many);
-    come(&mut free, 4 * MIB);
-    let mut granted = pool.begin(2 * MIB, &many);
-    assert!(granted.may_read());
-    let mut more = pool.begin(MIB, &many);
-    assert!(more.may_read(), "nobody else waits");
-    more.lapse();
-    let mut large = pool.begin(3 * MIB, &other);
-    assert!(!large.may_read());
-    assert!(!more.may_read(), "a quarter is granted to this address already");
-    drop(granted);
-    assert!(large.may_read());
-    assert!(more.may_read(), "now nobody waits");
+fn what_is_slow_beyond_the_bound_leaves_others_their_memory() {
+    let (pool, slow, other) = (FramePool::new(16 * MIB), Arc::default(), Arc::default());
+    let mut large = pool.begin(100 * MIB, &slow);
+    come(&mut large, 8 * MIB + 200 * KIB);
+    assert!(may_read(&mut large));
+    come(&mut large, 50 * MIB);
+    for of in [&slow, &other] {
+        drop(whole(&pool, of, MIB));
+    }
+    assert!(!large.is_in_the_way(), "nobody waits");
+    let mut second = pool.begin(100 * MIB, &other);
+    assert!(!may_read(&mut second) && large.is_in_the_way());
+    assert_eq!(large.pace_floor(), 5 * MIB);
+    drop(large);
+    assert!(may_read(&mut second));
+}
+
+#[test]
+fn an_address_leaves_room_for_others() {
+    let (pool, many, other) = (FramePool::new(16 * MIB), Arc::default(), Arc::default());
+    let held = (0..8).map(|_| whole(&pool, &many, MIB)).collect::<Vec<_>>();
+    let beyond = go_beyond(&pool, &many);
+    let begin = |of| (0..10).map(|_| pool.begin(MIB, of)).collect::<Vec<Frame>>();
+    let granted = |frames: &mut [Frame]| frames.iter_mut().filter_map(|frame| may_read(frame).then_some(())).count();
+    let mut of_many = begin(&many);
+    assert_eq!(granted(&mut of_many), 4, "three quarters of all");
+    assert!(of_many[0].is_in_the_way(), "others of its address wait");
+    let mut of_other = begin(&other);
+    assert_eq!(granted(&mut of_other), 3);
+    drop(held);
+    let now = (granted(&mut of_many), granted(&mut of_other));
+    assert!(now.0 + now.1 == 13 && now.0.abs_diff(now.1) == 1, "what becomes free goes to both in turn: {now:?}");
+    drop((beyond, of_many, of_other));
+    assert!(is_empty(&pool, &many) && is_empty(&pool, &other));
+}
+
+#[test]
+fn who_waits_is_woken_in_order_and_may_leave() {
+    let (pool, of) = (FramePool::new(4 * MIB), Arc::default());
+    let full = whole(&pool, &of, 4 * MIB);
+    let beyond = go_beyond(&pool, &of);
+    let wakes: Vec<Arc<Notify>> = (0..4).map(|_| Arc::default()).collect();
+    let mut waiting: Vec<Frame> = wakes.iter().map(|wake| {
+        let mut frame = pool.begin(3 * MIB, &of);
+        assert!(!frame.may_read(wake));
+        frame
+    }).collect();
+    let woken = |number: usize| {
+        let mut notified = std::pin::pin!(wakes[number].notified());
+        notified.as_mut().enable()
+    };
+    waiting.remove(0).rest();
+    assert!((0..4).all(|number| !woken(number)));
+    drop(full);
+    assert_eq!([1, 2, 3].map(woken), [true, false, false], "there is room for one");
+    // It goes without having looked at what it was granted.
+    drop(waiting.remove(0));
+    assert_eq!([2, 3].map(woken), [true, false]);
+    drop(beyond);
+    assert!(woken(3), "beyond the bound");
+    drop(waiting);
+    assert!(is_empty(&pool, &of));
+}
+
+#[test]
+fn those_that_have_little_to_send_let_others_go_before() {
+    let (pool, of) = (FramePool::new(4 * MIB), Arc::default());
+    let full = whole(&pool, &of, 4 * MIB);
+    let mut beyond = go_beyond(&pool, &of);
+    come(&mut beyond, 1000);
+    beyond.note_drained();
+    let begin = |bytes| {
+        let mut frame = pool.begin(bytes, &of);
+        (!may_read(&mut frame)).then_some(frame).expect("it waits")
+    };
+    let mut stalled: Vec<Frame> = (0..500).map(|_| begin(2 * MIB)).collect();
+    let mut last = begin(2 * MIB);
+    beyond.note_drained();
+    assert_eq!(beyond.grant, Some(Grant::Beyond), "what has come of it would be too much");
+    drop(full);
+    for frame in &mut stalled {
+        assert!(may_read(frame), "its turn comes when the one before has nothing to send");
+        come(frame, 100);
+        frame.note_drained();
+        assert_eq!(frame.grant, None);
+    }
+    assert!(may_read(&mut last));
+    come(&mut last, AT_ONCE);
+    let mut next = begin(2 * MIB);
+    last.note_drained();
+    assert_eq!(last.grant, Some(Grant::Reserved), "it gets on");
+    beyond.note_drained();
+    assert_eq!(beyond.grant, None);
+    assert!(may_read(&mut next));
+    drop((beyond, stalled, last, next));
+    assert!(is_empty(&pool, &of));
 }
 
 #[test]

@@ -17,13 +17,13 @@ const BODY_BYTES: usize = 8 * MIB;
 const LAST_FRAME_BYTES: usize = 8 + BODY_BYTES % (FRAME_MAX as usize - 8);
 
 /// A connection of guest.
-struct Client {
+pub struct Client {
     socket: TcpStream,
     input: Vec<u8>,
 }
 
 impl Client {
-    fn open(process: &Process) -> Self {
+    pub fn open(process: &Process) -> Self {
         let socket = TcpStream::connect(process.amqp()).expect("a port");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let mut client = Self { socket, input: Vec::new() };
@@ -43,7 +43,7 @@ impl Client {
         client
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    pub fn send(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).expect("it is taken");
     }
 
@@ -53,13 +53,13 @@ impl Client {
         self.send(&out);
     }
 
-    fn ask(&mut self, channel: u16, method: &impl Encode, answer: &str) {
+    pub fn ask(&mut self, channel: u16, method: &impl Encode, answer: &str) {
         self.method(channel, method);
         self.expect(answer);
     }
 
     /// The next method.
-    fn next(&mut self) -> String {
+    pub fn next(&mut self) -> String {
         loop {
             if let Ok(Parsed::Frame(frame)) = parse_frame(&self.input, FRAME_MAX) {
                 let (length, text) = (frame.bytes(), format!("{:?}", Method::decode(frame.payload)));
@@ -85,7 +85,8 @@ impl Client {
     }
 }
 
-fn publish(channel: u16, body_bytes: usize) -> bytes::BytesMut {
+/// A whole publish to queue `q`.
+pub fn publish(channel: u16, body_bytes: usize) -> bytes::BytesMut {
     let routing_key = ShortBytes::new(b"q").expect("short");
     let method = basic::Publish { exchange: ShortBytes::default(), routing_key, mandatory: false, immediate: false };
     let mut whole = bytes::BytesMut::new();

@@ -133,6 +133,14 @@ impl Process {
         unsafe { libc::kill(self.child.id() as i32, number) };
     }
 
+    /// Nobody reads its stderr before it has ended; from now on that takes one page.
+    pub fn shrink_stderr(&self) {
+        let pipe = self.child.stderr.as_ref().expect("it is not read yet");
+        // SAFETY: a system call without pointers, on an open pipe.
+        let taken = unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(pipe), libc::F_SETPIPE_SZ, 4096) };
+        assert_eq!(taken, 4096, "{}", std::io::Error::last_os_error());
+    }
+
     /// SIGHUP.
     pub fn hang_up(&self) {
         self.signal(libc::SIGHUP);

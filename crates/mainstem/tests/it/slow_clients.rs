@@ -83,6 +83,15 @@ fn begun(process: &Process, length: u32, bytes: usize) -> TcpStream {
     socket
 }
 
+/// The same, of which the broker may read less.
+fn begun_without_waiting(process: &Process, length: u32, bytes: usize) -> TcpStream {
+    let mut socket = process.connect();
+    socket.set_write_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+    socket.write_all(&length.to_be_bytes()).expect("it is read");
+    _ = socket.write_all(&vec![0; bytes]);
+    socket
+}
+
 #[test]
 fn lengths_that_are_announced_take_no_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,6 +118,31 @@ fn requests_that_do_not_go_on_give_their_memory_to_others() {
     }
     produces(&process, RECORD);
     drop(stalled);
+}
+
+#[test]
+fn long_requests_that_come_slowly_hold_up_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    make_topic(&process);
+    // More than half of 16 MiB, and faster than what counts as stalled.
+    let mut slow: Vec<_> = (0..4).map(|_| begun(&process, 60 << 20, 2_300_000)).collect();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                slow.retain_mut(|socket| socket.write_all(&[0; 8800]).is_ok());
+                std::thread::sleep(Duration::from_millis(400));
+            }
+        });
+        let produced = std::panic::catch_unwind(|| (0..40).for_each(|_| produces(&process, RECORD)));
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        produced.expect("all are answered");
+    });
+    // Now there are too many for all to have room.
+    let mut slow: Vec<_> = (0..20).map(|_| begun_without_waiting(&process, 60 << 20, 1 << 20)).collect();
+    produces(&process, RECORD);
+    slow.clear();
 }
 
 #[test]
@@ -259,6 +293,24 @@ fn who_does_not_go_on_to_log_in_is_not_waited_for() {
         assert!(began.elapsed() < PATIENCE, "all are counted, those of TLS just after their end");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    make_topic(&process);
+    process.shrink_stderr();
+    // Each is worth a line, of which each thread writes 20 a second.
+    for _ in 0..100 {
+        let mut socket = process.connect();
+        socket.write_all(&[0xff; 14]).unwrap();
+        assert!(is_ended(&mut socket));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    produces(&process, 1000);
+    let (_, fine) = process.terminate();
+    assert!(fine);
 }
 
 #[test]
