@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use delivery::{Dead, DeadReason, SubscriptionName};
 use journal::{AppendError, AppendItem, ColdWant, Log, ReadError, TailRead};
-use record::{BatchBuilder, BatchError, OpenLimits, Record, open_records, sliced_batches};
+use record::{BatchBuilder, BatchError, OpenLimits, Record, UNPACKED_BYTES_MAX, open_records, sliced_batches};
 use types::{Offset, TopicId};
 
 use crate::groups::now;
@@ -208,13 +208,13 @@ impl Broker {
             TailRead::Empty | TailRead::OutOfRange => return Ok((Vec::new(), last + 1)),
         };
         let slices = [bytes::Bytes::from(slices.concat())];
-        let bytes_max = self.unpacking().bytes_max();
+        let record_max = self.unpacking().record_max();
         let (mut found, mut room) = (Vec::new(), OPENED_BYTES);
         for batch in sliced_batches(&slices)?.iter().filter(|batch| !batch.header.control() && batch.header.next().0 > from) {
             if room == 0 {
                 return Ok((found, batch.header.base().0));
             }
-            let limits = OpenLimits { memory: room, unpacked: bytes_max, record: bytes_max };
+            let limits = OpenLimits { memory: room, unpacked: UNPACKED_BYTES_MAX, record: record_max };
             let opened = open_records(&slices, batch, Offset(from), limits, &bytes::Bytes::from, |record| {
                 if record.offset.0 <= last {
                     found.push(record);
@@ -227,7 +227,6 @@ impl Broker {
                         return Ok((found, next.0));
                     }
                 }
-                // Nobody was given them either.
                 Err(BatchError::TooLarge { .. }) => {
                     self.unpacking().counts().passed_over.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(log = %log.id(), offset = batch.header.base().0, "dead records of a batch that unpacks to too much are not copied");

@@ -6,7 +6,8 @@
 //! waits for others. Jobs that run at once share the processors as the system does.
 //!
 //! No batch may unpack to more than a bound, which is a setting and at most a sixteenth of the memory budget: the threads that unpack and
-//! those that read history do no more of it at once than fits beside the caches.
+//! those that read history do no more of it at once than fits beside the caches. What a queue has taken under a larger bound it still gives
+//! out, record by record, as long as one takes no more than a quarter of the budget.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -26,6 +27,8 @@ use crate::Broker;
 
 /// Part of the memory budget that one batch may unpack to.
 const BATCH_SHARE: usize = 16;
+/// Part of it that a record may unpack to which a queue has to give out.
+const RECORD_SHARE: usize = 4;
 /// Whatever the budget is, a batch may unpack to so much.
 const BATCH_BYTES_LEAST: usize = 8 << 20;
 /// Threads.
@@ -46,6 +49,7 @@ pub struct Unpacking {
     inner: Mutex<Inner>,
     arrives: Condvar,
     bytes_max: AtomicUsize,
+    record_max: AtomicUsize,
     counts: UnpackCounts,
 }
 
@@ -56,7 +60,7 @@ pub struct UnpackCounts {
     pub turns: AtomicU64,
     /// Bytes that came out of batches on these threads.
     pub bytes: AtomicU64,
-    /// Batches of which AMQP consumers did not get all records, because they unpack to too much.
+    /// Times that AMQP consumers or dead letters did not get all records of a batch, because it unpacks to too much.
     pub passed_over: AtomicU64,
     /// … because their records make no sense.
     pub damaged: AtomicU64,
@@ -114,13 +118,18 @@ impl Inner {
 
 impl Unpacking {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let bytes_max = AtomicUsize::new(setting(settings));
-        Self { inner: Mutex::default(), arrives: Condvar::new(), bytes_max, counts: UnpackCounts::default() }
+        let (bytes_max, record_max) = (AtomicUsize::new(setting(settings)), AtomicUsize::new(setting(settings)));
+        Self { inner: Mutex::default(), arrives: Condvar::new(), bytes_max, record_max, counts: UnpackCounts::default() }
     }
 
     /// What one batch may unpack to, in bytes.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// What one record may unpack to that a queue has to give out, in bytes. A queue that comes to a longer one waits.
+    pub(crate) fn record_max(&self) -> usize {
+        self.record_max.load(Ordering::Relaxed)
     }
 
     /// What was done.
@@ -199,7 +208,9 @@ impl Broker {
     /// Bounds what a batch may unpack to by the memory budget.
     pub fn bound_unpacking(&self, budget: usize) {
         let most = (budget / BATCH_SHARE).max(BATCH_BYTES_LEAST);
-        self.unpacking.bytes_max.store(setting(&self.config.settings).min(most), Ordering::Relaxed);
+        let bytes_max = setting(&self.config.settings).min(most);
+        self.unpacking.bytes_max.store(bytes_max, Ordering::Relaxed);
+        self.unpacking.record_max.store((budget / RECORD_SHARE).max(bytes_max), Ordering::Relaxed);
     }
 
     /// Has batches looked at for a connection from `address`, which has no other such job. False: the broker ends.

@@ -34,6 +34,7 @@ pub struct JournalMetrics {
     pub compaction_passes: Counter,
     pub compaction_removed: Counter,
     pub archive_written_bytes: Counter,
+    pub archive_taken_bytes: Counter,
     pub archive_read_bytes: Counter,
     pub compaction_read_bytes: Counter,
     pub compaction_written_bytes: Counter,
@@ -69,6 +70,7 @@ impl Default for JournalMetrics {
             compaction_passes: Counter::default(),
             compaction_removed: Counter::default(),
             archive_written_bytes: Counter::default(),
+            archive_taken_bytes: Counter::default(),
             archive_read_bytes: Counter::default(),
             compaction_read_bytes: Counter::default(),
             compaction_written_bytes: Counter::default(),
@@ -119,6 +121,7 @@ impl JournalMetrics {
         registry.register("compaction_passes", "Logs that were cleaned by compaction, passes", self.compaction_passes.clone());
         registry.register("compaction_removed", "Records that compaction removed", self.compaction_removed.clone());
         registry.register_with_unit("archive_written", "Written into archive objects", bytes(), self.archive_written_bytes.clone());
+        registry.register_with_unit("archive_taken", "Read from segments for archive objects", bytes(), self.archive_taken_bytes.clone());
         registry.register_with_unit("archive_read", "Read from archive objects for readers of history", bytes(), self.archive_read_bytes.clone());
         registry.register_with_unit("compaction_read", "Batches that compaction looked through", bytes(), self.compaction_read_bytes.clone());
         registry.register_with_unit("compaction_written", "Batches that compaction kept, as written", bytes(), self.compaction_written_bytes.clone());

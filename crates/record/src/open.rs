@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use types::Offset;
 
-use crate::records::{Memory, record};
+use crate::records::{HeaderMemory, record};
 use crate::sliced::{SlicedBatch, whole};
 use crate::unpack::{Pull, with_unpacked};
 use crate::{BatchError, BatchHeader, Compression, HEADER_BYTES, Record};
@@ -16,7 +16,7 @@ pub struct OpenLimits {
     pub memory: usize,
     /// What may be unpacked on the way to the records and for them.
     pub unpacked: usize,
-    /// What the headers of one record may take. A record with more is passed over.
+    /// The longest record that is unpacked, and what the headers of one may take. Those beyond it are left out.
     pub record: usize,
 }
 
@@ -27,15 +27,14 @@ pub struct Opened {
     pub next: Option<Offset>,
     /// Memory of the records, about. Of records that are not compressed, what they take beside the batch.
     pub memory: usize,
-    /// Records that are too large.
-    pub passed_over: usize,
 }
 
 /// Hands out the records of one of the batches that lie in `slices`, from `from` on. Records that are not compressed share the memory of
 /// the slices, others get memory that `hold` accounts for.
 ///
 /// # Errors
-/// `Corrupt`, `UnknownCompression`; `TooLarge` when `limits.unpacked` was reached before the first record. The checksum is not looked at.
+/// `Corrupt`, `UnknownCompression`; `TooLarge` when `limits.unpacked` was reached before the first record, or that is longer than `limits.record`.
+/// The checksum is not looked at.
 pub fn open_records(
     slices: &[Bytes],
     batch: &SlicedBatch,
@@ -59,7 +58,7 @@ pub fn open_records(
                 return Ok((copied, false));
             }
             let before = unpacked.len();
-            match records.copy(header, from, &mut unpacked) {
+            match records.copy(header, from, limits.record, &mut unpacked) {
                 Ok(None) => {}
                 Ok(Some(offset)) => (copied, last) = (copied + 1, offset),
                 Err(BatchError::TooLarge { .. }) if copied > 0 => {
@@ -80,7 +79,7 @@ pub fn open_records(
     let limits = OpenLimits { memory: usize::MAX, ..limits };
     let handed_out = hand_out(header, hold(unpacked), copied, from, limits, each)?;
     let next = (!is_whole).then(|| last.plus(1));
-    Ok(Opened { next, memory: memory + handed_out.memory, passed_over: handed_out.passed_over })
+    Ok(Opened { next, memory: memory + handed_out.memory })
 }
 
 /// Hands out `count` records, of which some lie before `from`.
@@ -103,16 +102,12 @@ fn hand_out(
         {
             return Ok(Opened { next: Some(Offset::plus(last, 1)), ..opened });
         }
-        let mut memory = Memory { used: 0, max: limits.record };
-        match record(header, &mut bytes, &mut memory) {
-            Ok(record) if record.offset < from => {}
-            Ok(record) => {
-                opened.memory += size_of::<Record>() + memory.used;
-                last = Some(record.offset);
-                each(record);
-            }
-            Err(BatchError::TooLarge { .. }) => opened.passed_over += 1,
-            Err(error) => return Err(error),
+        let mut memory = HeaderMemory::cut(limits.record);
+        let record = record(header, &mut bytes, &mut memory)?;
+        if record.offset >= from {
+            opened.memory += size_of::<Record>() + memory.used();
+            last = Some(record.offset);
+            each(record);
         }
     }
     Ok(opened)

@@ -66,21 +66,39 @@ fn split(header: &BatchHeader, mut bytes: Bytes, bytes_max: usize) -> Result<Vec
     if count > bytes.len() / 7 + 1 {
         return Err(BatchError::Corrupt { what: "record count" });
     }
-    let mut memory = Memory { used: bytes.len(), max: bytes_max };
-    memory.take(count * size_of::<Record>())?;
+    let mut memory = HeaderMemory { used: bytes.len() + count * size_of::<Record>(), max: bytes_max, is_cut: false };
+    memory.take(0)?;
     (0..count).map(|_| record(header, &mut bytes, &mut memory)).collect()
 }
 
-/// Of what is unpacked: a header of two bytes is one of sixty here.
-pub(crate) struct Memory {
-    pub used: usize,
-    pub max: usize,
+/// Memory for headers: one of two bytes in a batch is one of sixty here.
+pub(crate) struct HeaderMemory {
+    used: usize,
+    max: usize,
+    /// Headers for which there is no room are left out.
+    is_cut: bool,
 }
 
-impl Memory {
-    fn take(&mut self, bytes: usize) -> Result<(), BatchError> {
-        self.used += bytes;
-        if self.used <= self.max { Ok(()) } else { Err(BatchError::TooLarge { bytes: self.used, max: self.max }) }
+impl HeaderMemory {
+    /// For readers that do without the headers that take more.
+    pub fn cut(max: usize) -> Self {
+        Self { used: 0, max, is_cut: true }
+    }
+
+    /// What was taken, in bytes.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Takes room for so many headers; for how many there was room.
+    ///
+    /// # Errors
+    /// `TooLarge` when there is not room for all of them and none may be left out.
+    fn take(&mut self, headers: usize) -> Result<usize, BatchError> {
+        const EACH: usize = size_of::<(Bytes, Option<Bytes>)>();
+        let room = if self.is_cut { headers.min(self.max.saturating_sub(self.used) / EACH) } else { headers };
+        self.used += room * EACH;
+        if self.is_cut || self.used <= self.max { Ok(room) } else { Err(BatchError::TooLarge { bytes: self.used, max: self.max }) }
     }
 }
 
@@ -111,8 +129,8 @@ fn field(bytes: &mut Bytes) -> Result<Option<Bytes>, BatchError> {
     Ok(Some(bytes.split_to(length)))
 }
 
-/// The next record. Of one whose headers take more memory than there is, the bytes are passed over.
-pub(crate) fn record(header: &BatchHeader, bytes: &mut Bytes, memory: &mut Memory) -> Result<Record, BatchError> {
+/// The next record, with the first of its headers where `memory` has not room for all.
+pub(crate) fn record(header: &BatchHeader, bytes: &mut Bytes, memory: &mut HeaderMemory) -> Result<Record, BatchError> {
     let length = varint(bytes)?;
     if length < 0 || length as usize > bytes.len() {
         return Err(BatchError::Corrupt { what: "record length" });
@@ -132,11 +150,14 @@ pub(crate) fn record(header: &BatchHeader, bytes: &mut Bytes, memory: &mut Memor
     }
     // Each takes at least two bytes.
     let likely = (count as usize).min(body.len() / 2);
-    memory.take(likely * size_of::<(Bytes, Option<Bytes>)>())?;
-    let mut headers = Headers::with_capacity(likely);
-    for _ in 0..count {
+    let kept = memory.take(likely)?;
+    let mut headers = Headers::with_capacity(kept);
+    for number in 0..count as usize {
         let name = field(&mut body)?.ok_or(BatchError::Corrupt { what: "header name" })?;
-        headers.push((name, field(&mut body)?));
+        let value = field(&mut body)?;
+        if number < kept {
+            headers.push((name, value));
+        }
     }
     let timestamp =
         if header.append_time() { header.max_timestamp } else { header.base_timestamp.wrapping_add(timestamp_delta) };

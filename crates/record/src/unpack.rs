@@ -273,7 +273,10 @@ impl<'r> Pull<'r> {
     }
 
     /// Appends the next record to `out`, with its length in front; its offset. `None`: it lies before `from`, and was passed over.
-    pub fn copy(&mut self, header: &BatchHeader, from: Offset, out: &mut Vec<u8>) -> Result<Option<Offset>, BatchError> {
+    ///
+    /// # Errors
+    /// `Corrupt`; `TooLarge` when it is longer than `record_max`, or than what may be unpacked.
+    pub fn copy(&mut self, header: &BatchHeader, from: Offset, record_max: usize, out: &mut Vec<u8>) -> Result<Option<Offset>, BatchError> {
         let Body { left } = self.begin()?;
         if left > self.bytes_max {
             return Err(BatchError::TooLarge { bytes: left, max: self.bytes_max });
@@ -295,6 +298,9 @@ impl<'r> Pull<'r> {
             out.truncate(start);
             self.take(left - head, |_| {})?;
             return Ok(None);
+        }
+        if left > record_max {
+            return Err(BatchError::TooLarge { bytes: left, max: record_max });
         }
         out.reserve(left - head);
         self.take(left - head, |piece| out.extend_from_slice(piece))?;

@@ -74,6 +74,8 @@ struct InUse {
     polled: Option<Polled>,
     /// A thread that may wait opens batches for it.
     opening: bool,
+    /// The record of which it was said that it is too large for this node.
+    too_large: Option<u64>,
 }
 
 /// When somebody got messages one by one, in steady ms.
@@ -87,7 +89,7 @@ struct Polled {
 
 impl InUse {
     fn is_over(&self) -> bool {
-        let Self { window, consumers, channels, level_heads, polled, opening } = self;
+        let Self { window, consumers, channels, level_heads, polled, opening, too_large: _ } = self;
         window.is_empty() && consumers.is_empty() && channels.is_empty() && level_heads.is_empty() && polled.is_none() && !opening
     }
 

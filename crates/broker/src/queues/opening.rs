@@ -4,8 +4,10 @@
 //!
 //! A batch whose records make no sense, as its producer packed them, is passed over from the first such record on, with a line in the log and a count: those behind it are given out.
 //!
-//! What a batch unpacks to beyond `mainstem.batch.unpacked.max.bytes` is passed over, with a line in the log and a count. Queues refuse such
-//! batches when they are produced; older ones, and those of streams, stay in their topic for Kafka clients.
+//! Queues refuse batches that unpack to more than `mainstem.batch.unpacked.max.bytes` when they are produced. What a queue with a log of its own has
+//! taken it gives out, also where the bound was larger then: nothing of it is passed over, and at a record for which there is too little memory the
+//! queue waits. From a topic that was there before, and from streams, what is beyond the bound is passed over, with a line in the log and a count:
+//! it stays there for Kafka clients.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use journal::Log;
-use record::{BatchError, OpenLimits, Record, open_records, sliced_batches, unpacked_bytes};
+use record::{BatchError, OpenLimits, Record, UNPACKED_BYTES_MAX, open_records, sliced_batches, unpacked_bytes};
 use types::Offset;
 
 use super::window_memory::WindowMemory;
@@ -30,12 +32,16 @@ pub(super) struct Opening<'a> {
     broker: &'a Broker,
     /// On a network thread: so much more.
     left: Option<&'a mut usize>,
+    /// Nothing is passed over: it would be lost.
+    keeps: bool,
 }
 
 /// Why batches were not opened.
 pub(super) enum NotOpened {
     /// More would have to be unpacked than this thread may.
     Later,
+    /// The first record is too large for this node.
+    TooLarge(BatchError),
     /// They make no sense.
     Broken(BatchError),
 }
@@ -57,12 +63,17 @@ pub(super) struct Opened {
 impl<'a> Opening<'a> {
     /// On a network thread, which may unpack `left` bytes more.
     pub fn here(broker: &'a Broker, left: &'a mut usize) -> Self {
-        Self { broker, left: Some(left) }
+        Self { broker, left: Some(left), keeps: true }
     }
 
-    /// On a thread that may wait.
+    /// On a thread that may wait. What is too large is passed over.
     pub fn elsewhere(broker: &'a Broker) -> Self {
-        Self { broker, left: None }
+        Self { broker, left: None, keeps: false }
+    }
+
+    /// The same for a queue whose own the log is: nothing is passed over.
+    pub fn whole(broker: &'a Broker) -> Self {
+        Self { broker, left: None, keeps: true }
     }
 
     fn memory(&self) -> &'a Arc<WindowMemory> {
@@ -72,7 +83,7 @@ impl<'a> Opening<'a> {
     /// Shows the records of `range` that consumers may see, as many as there is room for: at least one, if there is one.
     ///
     /// # Errors
-    /// `Later` when the first batch takes more than this thread may unpack.
+    /// `Later` when the first batch takes more than this thread may unpack; `TooLarge` when none may.
     pub fn open(&mut self, log: &Log, slices: &[Bytes], range: &Range<u64>, mut each: impl FnMut(Record)) -> Result<Opened, NotOpened> {
         let found = sliced_batches(slices)?;
         let dead = aborted(log, slices, &found, Offset(range.start), Offset(range.end));
@@ -87,9 +98,7 @@ impl<'a> Opening<'a> {
             if room == 0 && some {
                 return Ok(Opened { next: base, ..opened });
             }
-            let bytes_max = self.broker.unpacking().bytes_max();
-            let unpacked = self.left.as_deref().map_or(bytes_max, |left| (*left).min(bytes_max));
-            let limits = OpenLimits { memory: room, unpacked, record: bytes_max };
+            let limits = self.limits(room);
             let before = unpacked_bytes();
             let vouched = self.broker.is_before_marks(log, &batch.header);
             let shown = open_records(slices, batch, Offset(range.start), limits, &|bytes| memory.own(bytes), |mut record| {
@@ -107,15 +116,14 @@ impl<'a> Opening<'a> {
             match shown {
                 Ok(shown) => {
                     room = room.saturating_sub(shown.memory);
-                    self.note_passed_over(log, base, shown.passed_over);
                     if let Some(next) = shown.next.filter(|next| next.0 < range.end) {
                         return Ok(Opened { next: next.0, ..opened });
                     }
                 }
-                Err(BatchError::TooLarge { .. }) if self.left.is_some() => {
-                    return if some { Ok(Opened { next: base, ..opened }) } else { Err(NotOpened::Later) };
-                }
-                Err(BatchError::TooLarge { .. }) => self.note_passed_over(log, base, 1),
+                Err(BatchError::TooLarge { .. }) if some && self.keeps => return Ok(Opened { next: base, ..opened }),
+                Err(BatchError::TooLarge { .. }) if self.left.is_some() => return Err(NotOpened::Later),
+                Err(error @ BatchError::TooLarge { .. }) if self.keeps => return Err(NotOpened::TooLarge(error)),
+                Err(BatchError::TooLarge { .. }) => self.note_passed_over(log, base),
                 // Its checksum fits: so it was produced, and so it stays.
                 Err(error) => self.note_damaged(log, base, &error),
             }
@@ -128,12 +136,21 @@ impl<'a> Opening<'a> {
         tracing::error!(%error, log = %log.id(), offset = base, "records of a batch that make no sense are passed over by AMQP consumers");
     }
 
-    fn note_passed_over(&self, log: &Log, base: u64, count: usize) {
-        if count > 0 {
-            let limit = self.broker.unpacking().bytes_max();
-            self.broker.unpacking().counts().passed_over.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(log = %log.id(), offset = base, limit, "records of a batch that unpacks to too much are passed over by AMQP consumers");
-        }
+    fn limits(&self, memory: usize) -> OpenLimits {
+        let unpacking = self.broker.unpacking();
+        let (unpacked, record) = match &self.left {
+            Some(left) => ((**left).min(unpacking.bytes_max()), unpacking.bytes_max()),
+            // More than that no setting has ever allowed.
+            None if self.keeps => (UNPACKED_BYTES_MAX, unpacking.record_max()),
+            None => (unpacking.bytes_max(), unpacking.bytes_max()),
+        };
+        OpenLimits { memory, unpacked, record }
+    }
+
+    fn note_passed_over(&self, log: &Log, base: u64) {
+        let limit = self.broker.unpacking().bytes_max();
+        self.broker.unpacking().counts().passed_over.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(log = %log.id(), offset = base, limit, "records of a batch that unpacks to too much are passed over by AMQP consumers");
     }
 }
 

@@ -271,6 +271,7 @@ impl Archiver {
                 }
             }
         }
+        self.journal.metrics().archive_taken_bytes.inc_by(sweep.read_bytes());
         let mut all: Vec<(Arc<Log>, ObjectWriter)> =
             logs.into_values().flat_map(|(log, objects)| objects.into_iter().map(move |object| (Arc::clone(&log), object))).collect();
         all.sort_by_key(|(log, object)| (log.id(), object.base()));

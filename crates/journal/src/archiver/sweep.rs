@@ -23,6 +23,8 @@ pub(super) struct Sweep {
     held_bytes: usize,
     held_at: u64,
     held_until: usize,
+    /// What was read altogether.
+    read_bytes: u64,
     /// A shared run with the offsets of its log.
     placed: Vec<u8>,
 }
@@ -32,7 +34,12 @@ impl Sweep {
     pub fn new(mut runs: Vec<(Arc<Segment>, Run)>) -> Self {
         runs.sort_by_key(|(segment, run)| (segment.sequence, run.base, run.position));
         runs.sort_by_key(|(segment, run)| (segment.sequence, run.position));
-        Self { runs, at: 0, held: Vec::new(), held_skip: 0, held_bytes: 0, held_at: 0, held_until: 0, placed: Vec::new() }
+        Self { runs, at: 0, held: Vec::new(), held_skip: 0, held_bytes: 0, held_at: 0, held_until: 0, read_bytes: 0, placed: Vec::new() }
+    }
+
+    /// Bytes that were read so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes
     }
 
     /// The next run and its bytes, checked, with the offsets of its log.
@@ -86,6 +93,7 @@ impl Sweep {
         self.held_skip = self.held.as_ptr().align_offset(SECTOR);
         let got = segment.file.read_at(start, &mut self.held[self.held_skip..self.held_skip + wanted]);
         self.held_bytes = got.map_err(|source| SegmentError::Io { file: segment.file.name(), source })?;
+        self.read_bytes += self.held_bytes as u64;
         (self.held_at, self.held_until) = (start, until);
         Ok(())
     }

@@ -68,19 +68,34 @@ fn no_more_is_unpacked_than_is_allowed() {
 }
 
 #[test]
-fn a_record_whose_headers_take_too_much_is_passed_over() {
+fn a_record_whose_headers_take_too_much_comes_with_the_first_of_them() {
     let none: (&[u8], Option<&[u8]>) = (b"", None);
+    let room = LIMITS.record / size_of::<(Bytes, Option<Bytes>)>();
     for codec in CODECS {
         let many = BatchBuilder::default().compression(codec).record(1, None, Some(b"first"));
-        let built = many.record_with_headers(1, None, None, &vec![none; 100_000]).record(1, None, Some(b"last")).build();
+        let built = many.record_with_headers(1, None, Some(b"many"), &vec![none; 100_000]).record(1, None, Some(b"last")).build();
         let slices = [built];
         let batch = sliced_batches(&slices).expect("a batch")[0];
-        let mut found = Vec::new();
-        let opened = open_records(&slices, &batch, Offset(0), LIMITS, &Bytes::from, |record| found.push(record.offset.0)).expect("records");
-        let mut passed_over = opened.passed_over;
-        if let Some(next) = opened.next {
-            passed_over += open_records(&slices, &batch, next, LIMITS, &Bytes::from, |record| found.push(record.offset.0)).expect("records").passed_over;
-        }
-        assert_eq!((found, passed_over), (vec![0, 2], 1), "{codec:?}");
+        let (found, _) = all(&slices, &batch, 0, OpenLimits { memory: 4 << 20, ..LIMITS });
+        let seen: Vec<_> = found.iter().map(|record| (record.offset.0, record.headers.len(), record.value.as_deref())).collect();
+        assert_eq!(seen, [(0, 0, Some(&b"first"[..])), (1, room, Some(b"many")), (2, 0, Some(b"last"))], "{codec:?}");
+    }
+}
+
+#[test]
+fn a_record_that_is_too_long_is_not_unpacked_and_those_around_it_are() {
+    for codec in CODECS.into_iter().skip(1) {
+        let long = vec![b'v'; 2 << 20];
+        let add = |batch: BatchBuilder, value: &[u8]| batch.record(1, None, Some(value));
+        let built = [&b"first"[..], &long, b"last"].into_iter().fold(BatchBuilder::default().compression(codec), add).build();
+        let slices = [built];
+        let batch = sliced_batches(&slices).expect("a batch")[0];
+        let open = |from| {
+            let mut found = Vec::new();
+            open_records(&slices, &batch, Offset(from), LIMITS, &Bytes::from, |record| found.push(record.offset.0)).map(|opened| (found, opened.next))
+        };
+        assert_eq!(open(0).expect("the first"), (vec![0], Some(Offset(1))), "{codec:?}");
+        assert!(matches!(open(1), Err(BatchError::TooLarge { max, .. }) if max == LIMITS.record), "{codec:?}");
+        assert_eq!(open(2).expect("the last"), (vec![2], None), "{codec:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
+use record::BatchError;
 use types::Offset;
 
 use super::super::opening::{NotOpened, Opening};
@@ -67,8 +68,13 @@ impl Broker {
             }
         };
         let mut window = Window::default();
-        match window.take(log, read.slices, offset..read.next.0, Opening::elsewhere(self)) {
+        let opening = if queue.attached { Opening::elsewhere(self) } else { Opening::whole(self) };
+        match window.take(log, read.slices, offset..read.next.0, opening) {
             Ok(()) if !queue.is_dropped() => queue.dispatch.lock().in_use().window = window,
+            Err(NotOpened::TooLarge(error)) => {
+                self.note_too_large(queue, offset, &error);
+                return false;
+            }
             Err(NotOpened::Broken(error)) => {
                 tracing::error!(%error, ?queue, offset, "records of a queue make no sense");
                 return false;
@@ -76,5 +82,13 @@ impl Broker {
             Ok(()) | Err(NotOpened::Later) => {}
         }
         true
+    }
+    /// Says it once, with the ways out.
+    fn note_too_large(&self, queue: &Arc<Queue>, offset: u64, error: &BatchError) {
+        if queue.dispatch.lock().in_use().too_large.replace(offset) != Some(offset) {
+            let record_max = self.unpacking().record_max();
+            tracing::error!(%error, ?queue, offset, record_max, "a message is too large for the memory of this node: the queue waits. \
+                More memory, or a larger mainstem.batch.unpacked.max.bytes, lets it go on; so does a purge, or Kafka's DeleteRecords up to behind it");
+        }
     }
 }

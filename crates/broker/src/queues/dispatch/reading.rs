@@ -51,7 +51,7 @@ impl Turn<'_> {
 
     fn not_opened(&mut self, offset: u64, error: &NotOpened) -> Look {
         match error {
-            NotOpened::Later => self.open_later(offset),
+            NotOpened::Later | NotOpened::TooLarge(_) => self.open_later(offset),
             NotOpened::Broken(error) => tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense"),
         }
         Look::Wait

@@ -75,23 +75,39 @@ fn a_queue_gives_out_a_large_batch_piece_by_piece() {
 }
 
 #[test]
-fn what_is_beyond_the_bound_is_passed_over_and_counted() {
+fn a_queue_gives_out_all_that_it_has_taken_when_the_bound_is_smaller_later() {
     let (node, threads) = start();
     let queue = node.queue("q", Arguments::default());
-    let within = node.broker.unpacking().bytes_max() as u64 / 5_100;
-    for batch in [packed(20_000), packed(1)] {
+    for batch in [packed(RECORDS), packed(1)] {
         node.broker.deposit(std::slice::from_ref(&queue), &batch).expect("the journal takes it");
     }
-    let mut last = None;
-    while last != Some(20_000) {
-        let offset = next(&node, &queue);
-        assert!(last.map_or(offset == 0, |last| offset == last + 1 || offset == 20_000), "{last:?}, {offset}");
-        last = Some(offset);
-        if offset < 20_000 {
-            assert!(offset <= within + 500, "{offset}");
-        }
+    node.broker.bound_unpacking(128 << 20);
+    assert_eq!(node.broker.unpacking().bytes_max(), 8 << 20);
+    for offset in 0..=RECORDS {
+        assert_eq!(next(&node, &queue), offset);
     }
-    assert!(node.broker.unpacking().counts().passed_over.load(Ordering::Relaxed) > 0);
+    assert_eq!(node.broker.unpacking().counts().passed_over.load(Ordering::Relaxed), 0);
+    end(node, threads);
+}
+
+#[test]
+fn a_queue_waits_at_a_message_that_is_too_large_for_the_memory_until_there_is_more() {
+    let (node, threads) = start();
+    let queue = node.queue("q", Arguments::default());
+    let large = BatchBuilder::default().compression(Compression::Zstd).record(1, None, Some(&vec![b'v'; 20 << 20])).build();
+    for batch in [packed(1), large, packed(1)] {
+        node.broker.deposit(std::slice::from_ref(&queue), &batch).expect("the journal takes it");
+    }
+    // One record may take 16 MiB.
+    node.broker.bound_unpacking(64 << 20);
+    assert_eq!(next(&node, &queue), 0);
+    let (channel, holder) = (node.broker.new_channel(NOBODY), node.broker.subscriptions().new_consumer());
+    for _ in 0..50 {
+        assert!(matches!(node.broker.get(&queue, &channel, holder, true), Got::Later), "nothing is passed over");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    node.broker.bound_unpacking(128 << 20);
+    assert_eq!((next(&node, &queue), next(&node, &queue)), (1, 2));
     end(node, threads);
 }
 

@@ -157,7 +157,7 @@ impl Cursor {
                             self.waits = Waits::Retry;
                             return Next::Nothing;
                         }
-                        Err(NotOpened::Later) => return Next::Asks(Question::Open(self.at..end)),
+                        Err(NotOpened::Later | NotOpened::TooLarge(_)) => return Next::Asks(Question::Open(self.at..end)),
                         Err(NotOpened::Broken(error)) => return Next::Broken(error),
                     }
                 }
@@ -235,7 +235,7 @@ fn opened(broker: &Broker, log: &Log, slices: &SmallVec<[Bytes; 4]>, range: Rang
             tracing::error!(%error, log = %log.id(), from, "records of a stream make no sense, and are passed over");
             (next, Piece::default())
         }
-        Err(NotOpened::Later) => (from, Piece::default()),
+        Err(NotOpened::Later | NotOpened::TooLarge(_)) => (from, Piece::default()),
     }
 }
 
