@@ -143,6 +143,20 @@ fn what_makes_no_sense_is_passed_over_and_what_is_behind_it_is_given_out() {
 }
 
 #[test]
+fn a_message_with_more_headers_than_there_is_memory_for_is_given_out_with_some() {
+    let (node, threads) = start();
+    let queue = node.queue("q", Arguments::default());
+    node.broker.bound_unpacking(128 << 20);
+    let header: (&[u8], Option<&[u8]>) = (b"", None);
+    for compression in [Compression::None, Compression::Zstd] {
+        let batch = BatchBuilder::default().compression(compression).record_with_headers(1, None, Some(b"many"), &vec![header; 140_000]).build();
+        node.broker.deposit(std::slice::from_ref(&queue), &batch).expect("the journal takes it");
+    }
+    assert_eq!((next(&node, &queue), next(&node, &queue)), (0, 1));
+    end(node, threads);
+}
+
+#[test]
 fn a_stream_gives_out_large_batches_piece_by_piece() {
     let (node, threads) = start();
     let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
