@@ -22,7 +22,7 @@ pub use retain::{RecordKey, Retained, emptied, filler, repacked, retain, visit_k
 pub use select::{Fields, RecordView, Selected, gap_marker, select};
 pub use sliced::{SlicedBatch, cut, sliced_batches, whole};
 pub use unpack::{Scanned, scan, scan_keys, unpacked_bytes};
-pub use validate::{BatchError, validate_produced};
+pub use validate::{BatchError, validate_produced, without_vouching};
 pub use writer::{BatchWriter, HeaderPieces};
 
 /// CRC-32C (Castagnoli), the checksum of record batches.

@@ -8,7 +8,7 @@ use broker::append::AppendItem;
 use broker::{Log, TopicConfig, TopicQuotas};
 use bytes::{Bytes, BytesMut};
 use kafka_wire::ErrorCode;
-use record::{BatchError, BatchHeader, Compression, Packing, repacked, scan, stamp_append_time, unpacked_bytes, validate_produced};
+use record::{BatchError, BatchHeader, Compression, Packing, repacked, scan, stamp_append_time, unpacked_bytes, validate_produced, without_vouching};
 
 use super::{Refusal, ZSTD_SINCE};
 use crate::error_code::of_batch;
@@ -141,6 +141,8 @@ fn check_batch(topic: &Target, index: i32, bytes: &Bytes, version: i16, effort: 
     let log = topic.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let log_start = || log.start().0 as i64;
     let config = &topic.config;
+    let cleared = without_vouching(bytes);
+    let bytes = cleared.as_ref().unwrap_or(bytes);
     let header = validate_produced(bytes, config.max_message_bytes).map_err(|error| Refusal {
         code: of_batch(&error),
         message: Some(error.to_string()),
