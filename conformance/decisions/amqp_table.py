@@ -54,7 +54,7 @@ row("queue.declare", "", CONFIGURE.format("new queue", "Create"), lambda n, real
 row("queue.declare", "passive", ANY.format("queue"), lambda n, really: [("queue.declare", {"queue": n.queue, "passive": True})])
 row("queue.declare", "that is new, with a dead-letter exchange", CONFIGURE.format("new queue", "Create") + PASSED_ON.format("new queue", "dead letter exchange"),
     lambda n, really: declared(n, **{"x-dead-letter-exchange": n.dead_letter_exchange}), changes="queues")
-row("queue.declare", "that is new, over a topic that is there", CONFIGURE.format("under", "Create") + "; Alter under",
+row("queue.declare", "that is new, over a topic that is there", CONFIGURE.format("under", "Create") + "; read under; Read under; write under; Write under; Alter under",
     lambda n, really: [("queue.declare", {"queue": n.under, "durable": True})], changes="queues")
 row("queue.declare", "that is new, with x-share-group", CONFIGURE.format("new queue", "Create") + "; Read group",
     lambda n, really: declared(n, **{"x-share-group": n.group}), changes="queues", alone=True)

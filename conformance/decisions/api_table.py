@@ -77,7 +77,7 @@ GET /queues/{{vhost}} | | {LOOK}
 GET /queues/{{vhost}}/{{queue}} | | {LOOK}
 PUT /queues/{{vhost}}/{{new queue}} | | {CONFIGURE.format("new queue", "Create")} | queues
 PUT /queues/{{vhost}}/{{new queue}} | that is new, with a dead-letter exchange | {CONFIGURE.format("new queue", "Create") + PASSED_ON.format("new queue", "dead letter exchange")} | queues
-PUT /queues/{{vhost}}/{{under}} | that is new, over a topic that is there | {CONFIGURE.format("under", "Create")}; Alter under | queues
+PUT /queues/{{vhost}}/{{under}} | that is new, over a topic that is there | {CONFIGURE.format("under", "Create")}; read under; Read under; write under; Write under; Alter under | queues
 PUT /queues/{{vhost}}/{{new queue}} | that is new, with x-share-group | {CONFIGURE.format("new queue", "Create")}; Read group | queues
 DELETE /queues/{{vhost}}/{{queue}} | | {CONFIGURE.format("queue", "Delete")} | queues
 GET /queues/{{vhost}}/{{queue}}/bindings | | {LOOK}
@@ -110,8 +110,9 @@ GET /channels/{{channel}} | | tag management; {OWN} (404)
 GET /policies | | tag management; look vhost (left out)
 GET /policies/{{vhost}} | | {LOOK}
 GET /policies/{{vhost}}/{{policy}} | | tag policymaker; look vhost; enter vhost or tag administrator
-PUT /policies/{{vhost}}/{{policy}} | | tag policymaker; look vhost; enter vhost or tag administrator | policies
-DELETE /policies/{{vhost}}/{{policy}} | | tag policymaker; look vhost; enter vhost or tag administrator | policies
+PUT /policies/{{vhost}}/{{policy}} | | tag policymaker; look vhost; enter vhost or tag administrator; Create matched | policies
+PUT /policies/{{vhost}}/{{policy}} | with a dead-letter exchange | tag policymaker; look vhost; enter vhost or tag administrator; Create matched; Read matched; Write dead letter exchange | policies
+DELETE /policies/{{vhost}}/{{policy}} | | tag policymaker; look vhost; enter vhost or tag administrator; Create matched | policies
 GET /operator-policies | | tag management; look vhost (left out)
 GET /operator-policies/{{vhost}} | | {LOOK}
 GET /operator-policies/{{vhost}}/{{policy}} | | tag administrator
@@ -184,6 +185,7 @@ BODIES = {
     "POST /rebalance/queues": lambda n: {},
     **{f"POST /bindings/{{vhost}}/e/{{{source}}}/{to}": lambda n: {"routing_key": n.key} for source in ("source", "topic source") for to in ("q/{queue}", "e/{destination}")},
     "PUT /policies/{vhost}/{policy}": lambda n: {"pattern": "^none$", "definition": {"max-length": 1234}},
+    "PUT /policies/{vhost}/{policy} with a dead-letter exchange": lambda n: {"pattern": "^none$", "definition": {"dead-letter-exchange": n.dead_letter_exchange}},
     "PUT /operator-policies/{vhost}/{policy}": lambda n: {"pattern": "^none$", "definition": {"max-length": 1234}},
     "PUT /parameters/{component}/{vhost}/{policy}": lambda n: {"value": {"pattern": "^none$", "definition": {"max-length": 1234}}},
     "PUT /global-parameters/{parameter}": lambda n: {"value": "changed"},

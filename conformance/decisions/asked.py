@@ -5,13 +5,15 @@ import json
 from links import Closed, Refused
 from model import ADMINISTRATION, AMQP, KAFKA, MANAGEMENT
 from node import Names
-from requirements import LEFT_OUT, NUMBERS
+from requirements import ABSENT, LEFT_OUT, NUMBERS
 
 CODES = {number: name for name, number in NUMBERS.items()}
 CLOSED = "closed"
 # Keys under which lists of HTTP name what they have, by place.
 KEYS = {"vhost": ("vhost",), "topic": ("name", "topic"), "group": ("name", "group"), "filtered group": ("name",), "connection": ("user",), "owner": ("user",), "channel": ("user",)}
 NOT_IN, NOT_FOUND = "530", 91
+# UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_ID.
+NO_TOPIC = (3, 17, 100)
 # What a client is not told of a topic that it has made.
 UNSEEN, MADE = "topic_config_error_code", "its settings"
 NOTHING_DONE = "nothing is done"
@@ -63,6 +65,8 @@ class Asker:
             return {LEFT_OUT}
         if row.about == MADE and not refused:
             return {LEFT_OUT} if any(key == UNSEEN and value in CODES for key, value in found) else set()
+        if any(key.endswith("error_code") and value in NO_TOPIC for key, value in found):
+            refused.add(ABSENT)
         values = {value for _, value in found if isinstance(value, str)}
         return refused | {LEFT_OUT for need in left_out(row) if names[need.ways[0][1]] not in values}
 
@@ -122,6 +126,8 @@ class Asker:
 def fits(missing, refused):
     """Is a refusal the one that is due? Where something else is refused, nothing needs to be shown."""
     due = {need.refusal for need in missing}
+    if ABSENT not in due:
+        refused = refused - {ABSENT}
     if not due:
         return not refused
     return bool(refused) and refused <= due | {LEFT_OUT}

@@ -92,7 +92,7 @@ row("SyncGroup", "", "Read group", lambda n, really: (4, {"group_id": n.group, "
 row("Heartbeat", "", "Read group", lambda n, really: (3, {"group_id": n.group, "generation_id": 1, "member_id": "nobody"}))
 row("LeaveGroup", "", "Read group", lambda n, really: (4, {"group_id": n.group, "members": [{"member_id": "nobody"}]}))
 row("OffsetCommit", "", "Read group; Read topic", lambda n, really: (8, committed(n.group, n.topic)), changes="offsets")
-row("OffsetFetch", "", "Describe group; Describe topic", lambda n, really: (8, {"groups": [{"group_id": n.group, "topics": [{"name": n.topic, "partition_indexes": [0]}]}]}))
+row("OffsetFetch", "", "Describe group; Describe topic", lambda n, really: (8, {"groups": [{"group_id": n.group, "topics": [{"name": n.topic, "partition_indexes": [0]}]}]}), absent="silent")
 row("OffsetFetch", "of all topics", "Describe group; Describe topic (left out)", lambda n, really: (8, {"groups": [{"group_id": n.group, "topics": None}]}), alone=True)
 row("OffsetDelete", "", "Delete group; Read topic", lambda n, really: (0, {"group_id": n.group, "topics": [{"name": n.topic, "partitions": PART}]}), changes="offsets")
 row("DescribeGroups", "", "Describe group", lambda n, really: (5, {"groups": [n.group]}))
@@ -116,22 +116,22 @@ def join(kind, version, body):
     return lambda node, n: node.ask_kafka(kind, version, body(n))
 
 
-row("ConsumerGroupHeartbeat", "", "Read group; Describe topic", lambda n, really: (1, {**beat(n, rebalance_timeout_ms=30_000, topic_partitions=[])}), changes="members", alone=True, pools=FRESH)
-row("ShareGroupHeartbeat", "", "Read group; Describe topic", lambda n, really: (1, beat(n)), changes="members", alone=True, pools=FRESH)
-row("StreamsGroupHeartbeat", "", "Read group; Describe topic", lambda n, really: (0, topology(n)), changes="members", alone=True, pools=FRESH)
+row("ConsumerGroupHeartbeat", "", "Read group; Describe topic", lambda n, really: (1, {**beat(n, rebalance_timeout_ms=30_000, topic_partitions=[])}), changes="members", alone=True, pools=FRESH, absent="silent")
+row("ShareGroupHeartbeat", "", "Read group; Describe topic", lambda n, really: (1, beat(n)), changes="members", alone=True, pools=FRESH, absent="silent")
+row("StreamsGroupHeartbeat", "", "Read group; Describe topic", lambda n, really: (0, topology(n)), changes="members", alone=True, pools=FRESH, absent="told")
 row("ConsumerGroupDescribe", "", "Describe group; Describe topic", lambda n, really: (1, {"group_ids": [n.group]}), changes="members", alone=True, pools=FRESH,
-    prepare=join("ConsumerGroupHeartbeat", 1, lambda n: beat(n, rebalance_timeout_ms=30_000, topic_partitions=[])))
+    prepare=join("ConsumerGroupHeartbeat", 1, lambda n: beat(n, rebalance_timeout_ms=30_000, topic_partitions=[])), absent="told")
 row("ShareGroupDescribe", "", "Describe group; Describe topic", lambda n, really: (1, {"group_ids": [n.group]}), changes="members", alone=True, pools=FRESH,
-    prepare=join("ShareGroupHeartbeat", 1, beat))
+    prepare=join("ShareGroupHeartbeat", 1, beat), absent="told")
 row("StreamsGroupDescribe", "", "Describe group; Describe topic", lambda n, really: (0, {"group_ids": [n.group]}), changes="members", alone=True, pools=FRESH,
-    prepare=join("StreamsGroupHeartbeat", 0, topology))
+    prepare=join("StreamsGroupHeartbeat", 0, topology), absent="told")
 row("ShareFetch", "", "Read group; Read topic", lambda n, really: (1, {"group_id": n.group, "member_id": MEMBER, "share_session_epoch": 0, "max_wait_ms": 0, "min_bytes": 0, "max_records": 1,
                                                                      "batch_size": 1, "topics": [{"topic_id": n.id_of(n.topic), "partitions": PART}]}), changes="members", alone=True, pools=FRESH)
 row("ShareAcknowledge", "", "Read group; Read topic", lambda n, really: (1, {"group_id": n.group, "member_id": MEMBER, "share_session_epoch": 1, "topics": [
     {"topic_id": n.id_of(n.topic), "partitions": [{"partition_index": 0, "acknowledgement_batches": [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]}]}]}),
     untried="a session has to be open, which takes the same: conformance/peers/acls.py asks")
 row("DescribeShareGroupOffsets", "", "Describe group; Describe topic", lambda n, really: (0, {"groups": [{"group_id": n.group, "topics": [{"topic_name": n.topic, "partitions": [0]}]}]}))
-row("AlterShareGroupOffsets", "", "Read group; Read topic", lambda n, really: (0, shared(n)), changes="groups", alone=True, pools=FRESH)
+row("AlterShareGroupOffsets", "", "Read group; Read topic", lambda n, really: (0, shared(n)), changes="groups", alone=True, pools=FRESH, absent="silent")
 row("DeleteShareGroupOffsets", "", "Delete group; Read topic", lambda n, really: (0, {"group_id": n.group, "topics": [{"topic_name": n.topic}]}), changes="groups", alone=True, pools=FRESH,
     prepare=lambda node, n: node.ask_kafka("AlterShareGroupOffsets", 0, shared(n)))
 
@@ -193,7 +193,7 @@ for about, more in (("", ""), (", that is not there", "; Create new or Create cl
     refusals = f"AlterConfigs group; Write {topic}{more}"
     row("IncrementalAlterConfigs", f"of a group: topic for dead letters{about}", refusals, lambda n, really, topic=topic: (1, {
         **resource("group", n, configs=[{"name": "mainstem.share.dead.letter.topic", "config_operation": 0, "value": getattr(n, topic.replace(" ", "_"))}]), "validate_only": not really}),
-        changes="settings")
+        changes="settings", absent="named")
 row("ListConfigResources", "", "DescribeConfigs cluster", lambda n, really: (1, {"resource_types": [4]}))
 
 # Entries, users, quotas.

@@ -71,6 +71,8 @@ def candidates(pool, vhost):
             return [Thing("queue", name, vhost) for name in NEW]
         case "under":
             return [Thing("queue", UNDER)]
+        case "matched":
+            return [Thing("queue", "none", vhost)]
         case "stream":
             return [Thing("queue", STREAM, vhost)]
         case "exchange" | "source" | "dead letter exchange":
@@ -255,6 +257,9 @@ class Node:
         found = self.ask_kafka("Metadata", 12, {"topics": None})
         self.topic_ids = {topic["name"]: topic["topic_id"] for topic in found["topics"]}
         self.world.queues = dict(TOPICS_OF_QUEUES)
+        if not self.rules.authorizer:
+            # Where entries do not count the permissions for the queue that is attached to it say who may use it.
+            self.world.queues[ATTACHED] = ("/", ATTACHED)
 
     def restore(self, kind):
         """Makes that what a row changes is as before."""

@@ -5,6 +5,7 @@ import dataclasses
 import random
 
 from asked import NOT_IN, Asker, fits
+from requirements import ABSENT
 from model import ADMINISTRATION, AMQP, CLUSTER, KAFKA, MANAGEMENT, PERMISSIONS, Entry, Rules, User, Who
 from node import FANOUT, GROUPS, IDS, SUPER, SUPERS, TOPIC, VHOSTS, candidates, places_of
 from tables import ROWS
@@ -163,6 +164,8 @@ class Cases:
         """How it is refused, and how that differs from the model."""
         missing = row.missing(node.world, who, things)
         refused = asker.ask(row, who, things, session=console and row.protocol == ADMINISTRATION and bool(row.needs))
+        if not any(need.refusal == ABSENT for need in missing):
+            refused = refused - {ABSENT}
         self.asked += 1
         self.counts[row.protocol][bool(missing)] += 1
         if not refused:

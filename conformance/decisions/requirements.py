@@ -17,6 +17,8 @@ import re
 from model import ADMINISTRATION, AMQP, KAFKA, MANAGEMENT, TOPICS
 
 LEFT_OUT = "left out"
+# Kafka: a queue for which somebody has no permission at all is not there for him.
+ABSENT = "as if it were not there"
 # How Kafka refuses, by what it is about.
 CODES = {**{place: "TOPIC_AUTHORIZATION_FAILED" for place in TOPICS}, "group": "GROUP_AUTHORIZATION_FAILED", "id": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
          "cluster": "CLUSTER_AUTHORIZATION_FAILED"}
@@ -85,6 +87,9 @@ class Row:
     by_tag: bool = False
     # The same, and a client without a login is answered as if there were nothing.
     hides: bool = False
+    # Kafka, of a topic that is not there: an error says so, or nothing does, or the group is made all the same ("silent"), or it is one that may be made ("named"). Or a topic that is hidden is told
+    # apart from that ("told"): the group is somebody else's, or the topic's name can be nobody's queue.
+    absent: str = ""
 
     @property
     def title(self):
@@ -101,9 +106,20 @@ class Row:
         if self.protocol == KAFKA:
             hidden = {way for need in self.needs if need.refusal == LEFT_OUT for way in need.ways}
             for way in self.of_queues(things):
-                if not world.queue_is_let(who, way[0], things[way[1]].name):
-                    out.append(Need((way,), LEFT_OUT if way in hidden else "TOPIC_AUTHORIZATION_FAILED"))
+                topic = things[way[1]].name
+                if not world.queue_is_let(who, way[0], topic):
+                    is_absent = not world.queue_is_let(who, "Describe", topic) and self.absent != "told"
+                    out += self.of_absent(world, who, way, things) if is_absent and way not in hidden else [Need((way,), LEFT_OUT if way in hidden else "TOPIC_AUTHORIZATION_FAILED")]
         return out
+
+    def of_absent(self, world, who, way, things):
+        """What is missing for a topic that is not there for somebody."""
+        if self.absent == "silent":
+            return []
+        if self.absent == "named":
+            makes = Need((("Create", way[1]), ("Create", "cluster")), "TOPIC_AUTHORIZATION_FAILED")
+            return [] if makes.met(world, who, self.protocol, things) else [makes]
+        return [Need((way,), ABSENT)]
 
     @staticmethod
     def vhost(things):

@@ -91,7 +91,8 @@ What each operation takes, by protocol. This page is made from the tables in `co
 """
 ABOUT = {
     KAFKA: "A topic that is a queue takes a permission as well, in the queue's virtual host: read for `Read`, write for `Write`, any for `Describe` and `DescribeConfigs`, configure for all others. Super "
-           "users and administrators need none. Without an authorizer settings of brokers, quotas and keys of SCRAM are for administrators, and so are settings of group `amqp.queue`; of keys "
+           "users and administrators need none; who has no permission for the queue at all is answered as if there were no such topic. Without an authorizer a topic of its own "
+           "to which a queue is attached counts as the queue. Without an authorizer settings of brokers, quotas and keys of SCRAM are for administrators, and so are settings of group `amqp.queue`; of keys "
            "of SCRAM a client without a login is told that there are none.",
     AMQP: "Administrators need permissions like everybody else.",
     ADMINISTRATION: "Users with tag `administrator` may do everything. A topic that is a queue is judged in the queue's virtual host, other topics and groups count as things of virtual host `/`. Settings of group "
@@ -103,11 +104,11 @@ WORDS = {KAFKA: "API", AMQP: "method", ADMINISTRATION: "route", MANAGEMENT: "rou
 
 # What a place is called where it need not be told apart from others.
 CALLED = {"spare": "topic", "new": "topic", "new queue": "queue", "new exchange": "exchange", "topic exchange": "exchange", "topic source": "source", "filtered group": "group", "under": "queue",
-          "dead letters": "topic of dead letters"}
+          "dead letters": "topic of dead letters", "matched": "all that the pattern matches"}
 
 
 def shown(verb, place):
-    return f"{verb} {'topic' if (verb, place) == ('Alter', 'under') else CALLED.get(place, place)}"
+    return f"{verb} {'topic' if place == 'under' and verb in ('Alter', 'Read', 'Write') else CALLED.get(place, place)}"
 
 
 def page():

@@ -11,7 +11,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 sys.dont_write_bytecode = True
 import randomised
 from model import ADMINISTRATION, AMQP, KAFKA, Entry, Rules, User, Who, World, read_back, resource_name
-from node import TOPICS_OF_QUEUES
+from node import ATTACHED, TOPICS_OF_QUEUES
 
 BOB = Who("bob")
 
@@ -70,7 +70,7 @@ class Node:
 
     def __init__(self, rules):
         self.world, self.applied = World(rules), World(rules)
-        self.world.queues = dict(TOPICS_OF_QUEUES)
+        self.world.queues = {**TOPICS_OF_QUEUES, **({} if rules.authorizer else {ATTACHED: ("/", ATTACHED)})}
 
     def put_user(self, user):
         self.world.users[user.name] = user

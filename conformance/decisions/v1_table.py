@@ -76,7 +76,7 @@ GET /queues/{{vhost}} | | {LOOK}
 GET /queues/{{vhost}}/{{queue}} | | {LOOK}
 PUT /queues/{{vhost}}/{{new queue}} | | {CONFIGURE.format("new queue", "Create")} | queues
 PUT /queues/{{vhost}}/{{new queue}} | that is new, with a dead-letter exchange | {CONFIGURE.format("new queue", "Create") + PASSED_ON.format("new queue", "dead letter exchange")} | queues
-PUT /queues/{{vhost}}/{{under}} | that is new, over a topic that is there | {CONFIGURE.format("under", "Create")}; Alter under | queues
+PUT /queues/{{vhost}}/{{under}} | that is new, over a topic that is there | {CONFIGURE.format("under", "Create")}; read under; Read under; write under; Write under; Alter under | queues
 PUT /queues/{{vhost}}/{{new queue}} | that is new, with x-share-group | {CONFIGURE.format("new queue", "Create")}; Read group | queues
 DELETE /queues/{{vhost}}/{{queue}} | | {CONFIGURE.format("queue", "Delete")} | queues
 POST /queues/{{vhost}}/{{queue}}/purge | | {LOOK}; read queue; Read queue; Read group of queues | messages

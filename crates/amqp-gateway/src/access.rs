@@ -8,7 +8,8 @@
 //! | exchange.declare, passive | any on the exchange | `Describe` |
 //! | exchange.delete | configure | `Delete` |
 //! | exchange.bind, exchange.unbind | write on the destination, read on the source; from a topic exchange: the key | `Write`, `Read` |
-//! | queue.declare | configure on the queue; with a dead-letter exchange: read on it, write on the exchange | `Create`; `Read`, `Write`; `Alter` on a topic that is there; `Read` on the group of `x-share-group` |
+//! | queue.declare | configure on the queue; with a dead-letter exchange: read on it, write on the exchange | `Create`; `Read`, `Write`; `Read` on the group of `x-share-group` |
+//! | … over a topic that is there | read and write on the queue | `Read`, `Write` and `Alter` on the topic |
 //! | queue.declare, passive | any on the queue | `Describe` |
 //! | queue.delete | configure | `Delete` |
 //! | queue.bind, queue.unbind | write on the queue, read on the exchange; from a topic exchange: the key | `Write`, `Read` |

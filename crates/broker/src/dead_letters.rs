@@ -13,7 +13,8 @@ use types::{Offset, TopicId};
 use crate::groups::now;
 use crate::jobs::NOBODY;
 use crate::subscriptions::{ShareEvent, SharedSubscription};
-use crate::{Broker, CreateTopic, Topic};
+use crate::security::AclOperation;
+use crate::{Broker, CreateTopic, Setter, Topic};
 
 /// Read at once, about.
 const READ_BYTES: usize = 1 << 20;
@@ -29,6 +30,8 @@ pub(crate) enum DeadLetterError {
     NotWanted,
     #[error("the topic does not exist yet")]
     NoTopic,
+    #[error("who has named the topic for dead letters may not write there")]
+    Denied,
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
@@ -109,11 +112,17 @@ impl Broker {
         dead: &[Dead],
         warn: &impl Fn(DeadLetterError, Dead),
     ) -> Result<(), DeadLetterError> {
-        let name = self.group_config(&shared.name().group).share_dead_letter_topic.clone().ok_or(DeadLetterError::NotWanted)?;
+        let config = self.group_config(&shared.name().group);
+        let name = config.share_dead_letter_topic.clone().ok_or(DeadLetterError::NotWanted)?;
+        let setter = config.dead_letter_setter();
         let Some(topic) = self.topic(&name) else {
-            self.create_dead_letter_topic(name);
+            self.create_dead_letter_topic(name, setter.cloned());
             return Err(DeadLetterError::NoTopic);
         };
+        // It need not be the topic that had the name when he named it, and he need not have the rights that he had then.
+        if setter.is_some_and(|setter| !self.setter_may_with_topic(setter, AclOperation::Write, &name, Some(&topic))) {
+            return Err(DeadLetterError::Denied);
+        }
         let logs = topic.logs();
         let log = logs.get(shared.name().partition as usize % logs.len().max(1)).ok_or(DeadLetterError::NoTopic)?;
         let source = self.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic)));
@@ -269,13 +278,16 @@ impl Broker {
         Ok(AppendItem::Batch { log: Arc::clone(copies.log), bytes, header, gate: None })
     }
 
-    /// Where topics are made by being named, this one is as well; the records follow when their lock runs out.
-    fn create_dead_letter_topic(&self, name: String) {
+    /// Where topics are made by being named, this one is as well, if who has named it may do so; the records follow when their lock runs out.
+    fn create_dead_letter_topic(&self, name: String, setter: Option<Setter>) {
         if !self.live_settings().bool("auto.create.topics.enable") {
             return;
         }
         let work = Box::new(move |broker: &Arc<Self>| {
-            if broker.topic(&name).is_none() {
+            let may = |operation| setter.as_ref().is_none_or(|setter| broker.setter_may_with_topic(setter, operation, &name, None));
+            if !(may(AclOperation::Write) && may(AclOperation::Create)) {
+                tracing::warn!(topic = name, "dead-letter topic is not created: who has named it may not do so");
+            } else if broker.topic(&name).is_none() {
                 let wish = CreateTopic { name: name.clone(), partitions: -1, replication: -1, overrides: Default::default() };
                 if let Some(Err(error)) = broker.create_topics(vec![wish]).pop() {
                     tracing::warn!(%error, topic = name, "dead-letter topic is not created");

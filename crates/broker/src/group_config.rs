@@ -2,8 +2,11 @@
 //! the limits that the broker's settings give.
 //!
 //! ```text
-//! key   "k" group                value  u8 version (1), settings as in `overrides.rs`
+//! key   "k" group                value  u8 version (2), settings as in `overrides.rs`, u16 count, then of each setting by which the broker acts
+//!                                       later: u16 length, its name, who has set it as in `security/setter.rs`
 //! ```
+//!
+//! Version 1 ends behind the settings. Who has set what it has is not known: that is not asked for his rights until it is set again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +19,13 @@ use parking_lot::RwLock;
 
 use crate::overrides::{self, Overrides};
 use crate::settings::{Class, Kind, Setting, SettingError, Settings, find};
-use crate::{AlterError, Broker};
+use crate::{AlterError, Broker, Setter};
 
 /// First byte of the key of a group's settings.
 pub(crate) const GROUP_CONFIG_KEY: u8 = b'k';
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Without anything about who has set what.
+const VERSION_WITHOUT_SETTERS: u8 = 1;
 
 /// What a group wants of the records.
 const FILTER: &str = "mainstem.filter";
@@ -29,6 +34,8 @@ const FILTER_CLIENTS: &str = "mainstem.filter.client.ids";
 pub const DEAD_LETTER_TOPIC: &str = "mainstem.share.dead.letter.topic";
 /// What slows down who is far behind.
 const LAGGARD_RULES: &str = "mainstem.laggard.rules";
+/// Settings by which the broker acts later, with the rights of who has set them.
+const ACTING: [&str; 2] = [DEAD_LETTER_TOPIC, LAGGARD_RULES];
 /// Characters of a filter that a refusal repeats.
 const FILTER_SHOWN: usize = 200;
 
@@ -152,7 +159,7 @@ const ROWS: &[Row] = &[
     own(row("share.auto.offset.reset", Kind::Text, "latest", "Where a new share group begins: earliest, latest, or by_duration: and an ISO 8601 duration.")),
     own(row("share.isolation.level", Kind::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", "Which records of transactions are delivered.")),
     own(row("share.renew.acknowledge.enable", Kind::Bool, "true", "May members have more time for a record?")),
-    own(row(DEAD_LETTER_TOPIC, Kind::Text, "", "Where records go that were delivered as often as they may be; empty: nowhere.")),
+    own(row(DEAD_LETTER_TOPIC, Kind::Text, "", "Where records go that were delivered as often as they may be, with the rights of who sets it; empty: nowhere.")),
     own(row("mainstem.share.key.ordered", Kind::Bool, "false", "Deliver records of a key one after the other.")),
     own(row(FILTER, Kind::Text, "", "Members get only records for which this expression is true, like key IN ('a', 'b') or header.type = 'created'; empty: all.")),
     own(row(FILTER_CLIENTS, Kind::Text, "", "Client ids, separated by commas, under which members of the group alone fetch: for clients whose connections do not tell.")),
@@ -240,6 +247,22 @@ pub struct GroupConfig {
     pub share_dead_letter_topic: Option<String>,
     /// `mainstem.share.key.ordered`
     pub share_key_ordered: bool,
+    /// Who has set those by which the broker acts later, as far as that is known.
+    pub(crate) setters: Setters,
+}
+
+/// By the name of the setting.
+type Setters = BTreeMap<String, Setter>;
+
+/// What is to be set of a group.
+#[derive(Clone, Debug)]
+pub struct GroupChange {
+    /// Which.
+    pub group: String,
+    /// All that it has of its own then.
+    pub overrides: BTreeMap<String, String>,
+    /// What of that is set now, be it as it was: from now on the rights of who does so count for it.
+    pub set: Vec<String>,
 }
 
 /// The value of a group setting in force, whether it was set for the group, and the broker's setting that gives the default with its
@@ -297,7 +320,13 @@ impl GroupConfig {
             share_dead_letter_topic: Some(text(DEAD_LETTER_TOPIC)).filter(|topic| !topic.is_empty()),
             share_key_ordered: text("mainstem.share.key.ordered") == "true",
             overrides,
+            setters: Setters::new(),
         }
+    }
+
+    /// Who has named the topic for dead letters, as far as that is known.
+    pub(crate) fn dead_letter_setter(&self) -> Option<&Setter> {
+        self.setters.get(DEAD_LETTER_TOPIC)
     }
 }
 
@@ -313,15 +342,47 @@ impl GroupConfigs {
     }
 }
 
-fn encode(overrides: &Overrides) -> Bytes {
+fn encode(overrides: &Overrides, setters: &Setters) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u8(VERSION);
     overrides::encode(overrides, &mut out);
+    out.put_u16(setters.len() as u16);
+    for (name, setter) in setters {
+        overrides::put_text(&mut out, name);
+        setter.encode(&mut out);
+    }
     out.freeze()
 }
 
-fn decode(mut bytes: &[u8]) -> Option<Overrides> {
-    if bytes.try_get_u8().ok()? != VERSION { None } else { overrides::decode(&mut bytes) }
+fn decode(mut bytes: &[u8]) -> Option<(Overrides, Setters)> {
+    let version = bytes.try_get_u8().ok()?;
+    if ![VERSION, VERSION_WITHOUT_SETTERS].contains(&version) {
+        return None;
+    }
+    let (overrides, mut setters) = (overrides::decode(&mut bytes)?, Setters::new());
+    if version == VERSION {
+        for _ in 0..bytes.try_get_u16().ok()? {
+            let name = overrides::take_text(&mut bytes)?;
+            setters.insert(name, Setter::decode(&mut bytes)?);
+        }
+    }
+    Some((overrides, setters))
+}
+
+/// Who has set what, after a change by `who`; `None`: the broker itself, whom nobody asks.
+fn setters_then(before: &GroupConfig, change: &GroupChange, who: Option<&Setter>) -> Setters {
+    let mut setters = before.setters.clone();
+    for name in ACTING {
+        let then = change.overrides.get(name).filter(|value| !value.trim().is_empty());
+        let is_set = change.set.iter().any(|set| set == name) || then != before.overrides.get(name);
+        match who {
+            _ if then.is_none() => drop(setters.remove(name)),
+            _ if !is_set => {}
+            Some(who) => drop(setters.insert(name.to_owned(), who.clone())),
+            None => drop(setters.remove(name)),
+        }
+    }
+    setters
 }
 
 fn group_key(group: &str) -> Bytes {
@@ -396,42 +457,37 @@ impl Broker {
         Ok(check(overrides, self.settings())?)
     }
 
-    /// Replaces the overrides of a group, durably. On the controller's thread.
-    ///
-    /// # Errors
-    /// `Setting`, `Append`.
-    pub fn set_group_config(&self, group: &str, overrides: BTreeMap<String, String>) -> Result<(), AlterError> {
-        self.set_group_configs(vec![(group.to_owned(), overrides)]).pop().unwrap_or(Ok(()))
-    }
-
-    /// Replaces the overrides of groups, each for itself, with one commit for all; an outcome for each. No group is there twice.
-    pub fn set_group_configs(&self, groups: Vec<(String, Overrides)>) -> Vec<Result<(), AlterError>> {
+    /// Replaces the overrides of groups, each for itself, with one commit for all; an outcome for each. No group is there twice. `who` asks for it; `None`: the
+    /// broker itself. On the controller's thread.
+    pub fn set_group_configs(&self, groups: Vec<GroupChange>, who: Option<&Setter>) -> Vec<Result<(), AlterError>> {
         let mut items = Vec::new();
-        let checked: Vec<Result<(String, Overrides), AlterError>> = groups
+        let checked: Vec<Result<(String, Overrides, Setters), AlterError>> = groups
             .into_iter()
-            .map(|(group, overrides)| {
-                self.check_group_config(&overrides)?;
-                let value = (!overrides.is_empty()).then(|| encode(&overrides));
+            .map(|change| {
+                self.check_group_config(&change.overrides)?;
+                let setters = setters_then(&self.group_config(&change.group), &change, who);
+                let GroupChange { group, overrides, .. } = change;
+                let value = (!overrides.is_empty()).then(|| encode(&overrides, &setters));
                 items.push(AppendItem::State { key: group_key(&group), value });
-                Ok((group, overrides))
+                Ok((group, overrides, setters))
             })
             .collect();
         let committed = if items.is_empty() { Ok(()) } else { self.commit(0, items) };
-        let put = |outcome: Result<(String, Overrides), AlterError>| {
-            let (group, overrides) = outcome?;
+        let put = |outcome: Result<(String, Overrides, Setters), AlterError>| {
+            let (group, overrides, setters) = outcome?;
             committed?;
-            self.put_group_config(&group, overrides);
+            self.put_group_config(&group, overrides, setters);
             Ok(())
         };
         checked.into_iter().map(put).collect()
     }
 
     /// Puts overrides in force that are durable.
-    fn put_group_config(&self, group: &str, overrides: BTreeMap<String, String>) {
+    fn put_group_config(&self, group: &str, overrides: BTreeMap<String, String>, setters: Setters) {
         let configs = self.group_configs();
         let text = |name: &str| overrides.get(name).map_or("", |value| value.trim());
         self.filters().set(group, text(FILTER), text(FILTER_CLIENTS));
-        if self.quotas().laggards().set(group, text(LAGGARD_RULES)) {
+        if self.quotas().laggards().set(group, text(LAGGARD_RULES), setters.get(LAGGARD_RULES)) {
             self.quotas().changed();
         }
         if overrides.is_empty() {
@@ -439,7 +495,7 @@ impl Broker {
             self.groups().set_times(group, None);
             return;
         }
-        let config = Arc::new(GroupConfig::new(overrides, self.settings()));
+        let config = Arc::new(GroupConfig { setters, ..GroupConfig::new(overrides, self.settings()) });
         self.groups().set_times(group, Some(&config));
         configs.of.write().insert(group.to_owned(), config);
     }
@@ -447,7 +503,7 @@ impl Broker {
     /// Puts a record back at start.
     pub(crate) fn restore_group_config(&self, key: &[u8], value: &[u8]) {
         match (std::str::from_utf8(&key[1..]), decode(value)) {
-            (Ok(group), Some(overrides)) => self.put_group_config(group, overrides),
+            (Ok(group), Some((overrides, setters))) => self.put_group_config(group, overrides, setters),
             _ => tracing::warn!(key = %key.escape_ascii(), "settings of a group are not readable by this release"),
         }
     }

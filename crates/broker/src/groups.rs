@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use delivery::{
-    Answer, Assignor, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
+    Answer, Assignor, Client, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
     GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration,
     ShareGroupSummary, ShareHeartbeat, Sight, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, SyncRequest,
 };
@@ -250,15 +250,15 @@ impl Groups {
         self.state.lock().coordinator.exists(name)
     }
 
-    /// Has this group, which is no share group, a member with this client id at this host?
-    pub fn has_member(&self, name: &str, client_id: &str, host: &str) -> bool {
-        self.state.lock().coordinator.has_member(name, client_id, host)
+    /// Has this group, which is no share group, this client as a member?
+    pub fn has_member(&self, name: &str, client: Client<'_>) -> bool {
+        self.state.lock().coordinator.has_member(name, client)
     }
 
     /// Is there such a member in this group, and none in another one?
-    pub fn has_only_member(&self, name: &str, client_id: &str, host: &str) -> bool {
+    pub fn has_only_member(&self, name: &str, client: Client<'_>) -> bool {
         let state = self.state.lock();
-        state.coordinator.has_member(name, client_id, host) && !state.coordinator.others_have_member(name, client_id, host)
+        state.coordinator.has_member(name, client) && !state.coordinator.others_have_member(name, client)
     }
 
     /// One consumer group.

@@ -62,7 +62,7 @@ pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count, n
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, TOPIC_NAME_BYTES_MAX, check_topic_name};
 pub use filter::Filter;
 pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedFilter, UnpackRoom};
-pub use group_config::{DEAD_LETTER_TOPIC, GROUP, GroupConfig, GroupValue, ShareStart};
+pub use group_config::{DEAD_LETTER_TOPIC, GROUP, GroupChange, GroupConfig, GroupValue, ShareStart};
 pub use group_offsets::{CommitRefused, OffsetsRefused};
 pub use group_reset::{GoOn, ResetError};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
@@ -95,7 +95,7 @@ pub use security::{
     ACLS_MAX, ANONYMOUS, Acl, AclAnswers, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
     AuditLine, CLUSTER, Denial, EVERYBODY, Principal, QueueRights, Resource, Rule, Subject, Via, WILDCARD, Credentials, Crowd, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
     InvalidScram, NoChannel, Permission, Permissions, Refused, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential,
-    ScramCredentials, ScramError, ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError,
+    ScramCredentials, ScramError, ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError, Setter,
     TOKEN_KEYS_MAX, InvalidKeys, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens, TopicPermission, TopicPermissions, User, UserLimits, UserWish, VhostWish,
     place_of,
 };

@@ -14,22 +14,26 @@ pub(crate) type Overrides = BTreeMap<String, String>;
 pub(crate) fn encode(overrides: &Overrides, out: &mut BytesMut) {
     out.put_u32(overrides.len() as u32);
     for text in overrides.iter().flat_map(|(name, value)| [name, value]) {
-        out.put_u16(text.len() as u16);
-        out.put_slice(text.as_bytes());
+        put_text(out, text);
     }
+}
+
+pub(crate) fn put_text(out: &mut BytesMut, text: &str) {
+    out.put_u16(text.len() as u16);
+    out.put_slice(text.as_bytes());
 }
 
 /// Reads what [`encode`] wrote; `None` when the bytes are none.
 pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Overrides> {
     let mut overrides = Overrides::new();
     for _ in 0..bytes.try_get_u32().ok()? {
-        let (name, value) = (text(bytes)?, text(bytes)?);
+        let (name, value) = (take_text(bytes)?, take_text(bytes)?);
         overrides.insert(name, value);
     }
     Some(overrides)
 }
 
-fn text(bytes: &mut &[u8]) -> Option<String> {
+pub(crate) fn take_text(bytes: &mut &[u8]) -> Option<String> {
     let length = bytes.try_get_u16().ok()? as usize;
     let (head, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;

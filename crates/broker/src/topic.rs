@@ -226,14 +226,14 @@ impl Topic {
         self.queued.store(queued, Ordering::Relaxed);
     }
 
-    /// Is it a queue? A topic of its own to which a queue is attached is none.
+    /// Do permissions for the queue that it is say who may use it? A topic of its own to which a queue is attached is used by entries where they count, and
+    /// otherwise as the queue: what is published there is for those who may read that.
     pub fn is_queue(&self) -> bool {
-        self.queue.load(Ordering::Relaxed)
+        self.queue.load(Ordering::Acquire)
     }
 
-    /// Before anybody sees it.
-    pub(crate) fn set_queue(&self) {
-        self.queue.store(true, Ordering::Relaxed);
+    pub(crate) fn set_queue(&self, queue: bool) {
+        self.queue.store(queue, Ordering::Release);
     }
 
     /// Its partitions, in order.

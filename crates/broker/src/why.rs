@@ -164,7 +164,8 @@ impl Broker {
             WhySubject::Topic(name) => self.topic(name).is_some_and(|topic| about.topics.contains(&topic.id)),
             WhySubject::Group(name) => {
                 let host = format!("/{}", waits.peer.ip().to_canonical());
-                about.groups.contains(name) || !about.client_id.is_empty() && self.groups().has_member(name, &about.client_id, &host)
+                let client = delivery::Client { id: &about.client_id, host: &host, user: None };
+                about.groups.contains(name) || !about.client_id.is_empty() && self.groups().has_member(name, client)
             }
         }
     }

@@ -83,6 +83,7 @@ impl ConsumerGroup {
         updated.regex = None;
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
+        updated.user = Some(request.user.clone());
         updated.classic = Some(ClassicSide { session_timeout: request.session_timeout, protocols: request.protocols.clone() });
         if let Some(existing) = replaces {
             self.replace(&existing, &before, out);
@@ -222,6 +223,7 @@ impl ConsumerGroup {
             new.rack = said.rack;
             new.client_id.clone_from(&member.client_id);
             new.host.clone_from(&member.host);
+            new.user.clone_from(&member.user);
             new.rebalance_timeout = member.rebalance_timeout;
             new.topics = said.topics.into_iter().collect();
             names.extend(new.topics.iter().cloned());
@@ -253,6 +255,7 @@ impl ConsumerGroup {
                 instance: member.instance,
                 client_id: member.client_id,
                 host: member.host,
+                user: member.user,
                 rebalance_timeout: member.rebalance_timeout,
                 session_timeout: classic.session_timeout,
                 protocols: classic.protocols,

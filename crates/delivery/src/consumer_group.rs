@@ -65,6 +65,8 @@ pub struct ConsumerMember {
     pub client_id: String,
     /// Where it connects from.
     pub host: String,
+    /// Who is at the other end of its connection; empty: somebody without a login. `None`: a record of an earlier release does not say.
+    pub user: Option<String>,
     /// Milliseconds that it has for giving partitions up.
     pub rebalance_timeout: u64,
     /// Topics that it names.
@@ -94,6 +96,7 @@ impl ConsumerMember {
             rack: None,
             client_id: String::new(),
             host: String::new(),
+            user: None,
             rebalance_timeout: 0,
             topics: BTreeSet::new(),
             regex: None,
@@ -145,6 +148,8 @@ pub struct ConsumerHeartbeat {
     pub client_id: String,
     /// Where it connects from.
     pub host: String,
+    /// Who is at the other end of its connection; empty: somebody without a login.
+    pub user: String,
     /// The id that a new member without one gets.
     pub fresh_id: String,
 }
@@ -489,6 +494,7 @@ impl ConsumerGroup {
         updated.regex = request.regex.clone().or(updated.regex);
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
+        updated.user = Some(request.user.clone());
         updated.classic = None;
         if let Some(expression) = updated.expression()
             && updated.regex != before.regex

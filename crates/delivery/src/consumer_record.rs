@@ -7,7 +7,8 @@
 //!                         value u8 version (1), i32 epoch, i32 previous epoch, u8 state (0 stable, 1 unrevoked, 2 unreleased),
 //!                               opt instance, opt rack, client id, host, u64 rebalance timeout, opt expression, opt assignor,
 //!                               u32 count of topic names, u8 1 if classic, and then u64 session timeout, u32 count of
-//!                               protocols: name, bytes metadata; partitions assigned, being revoked (with epochs), of the target
+//!                               protocols: name, bytes metadata; partitions assigned, being revoked (with epochs), of the target;
+//!                               opt user (what earlier releases have written ends before)
 //! key "h" group           value u8 version (1), i32 epoch, i32 assignment epoch, u64 assigned at, u64 hash of topics, u64 hash of
 //!                               targets: a share group
 //! key "i" u16 length, group, member id
@@ -177,6 +178,7 @@ impl ConsumerGroup {
         put_owned(&mut out, &member.assigned);
         put_owned(&mut out, &member.revoking);
         put_target(&mut out, self.targets.get(id).unwrap_or(&Target::new()));
+        put_option(&mut out, member.user.as_deref());
         Some(out.freeze())
     }
 
@@ -205,6 +207,7 @@ impl ConsumerGroup {
         member.assigned = take_owned(&mut from)?;
         member.revoking = take_owned(&mut from)?;
         let target = take_target(&mut from)?;
+        member.user = if from.has_remaining() { take_option(&mut from)? } else { None };
         self.targets.insert(id.to_owned(), target);
         self.put(member);
         Some(())

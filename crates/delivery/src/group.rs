@@ -74,6 +74,8 @@ pub struct Member<W> {
     pub client_id: String,
     /// Where it connects from.
     pub host: String,
+    /// Who is at the other end of its connection; empty: somebody without a login. `None`: a record of an earlier release does not say.
+    pub user: Option<String>,
     /// Milliseconds.
     pub rebalance_timeout: u64,
     /// Milliseconds.
@@ -98,6 +100,8 @@ pub struct JoinRequest {
     pub client_id: String,
     /// Where it connects from.
     pub host: String,
+    /// Who is at the other end of its connection; empty: somebody without a login.
+    pub user: String,
     /// "consumer", "connect", …
     pub protocol_type: String,
     /// In order of preference.
@@ -342,6 +346,7 @@ impl<W: Copy> Group<W> {
             instance: request.instance,
             client_id: request.client_id,
             host: request.host,
+            user: Some(request.user),
             rebalance_timeout: request.rebalance_timeout,
             session_timeout: request.session_timeout,
             protocols: request.protocols,

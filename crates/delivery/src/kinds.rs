@@ -18,6 +18,18 @@ use crate::streams_record;
 use crate::topology::Target;
 use crate::weight;
 
+/// What members are known by on other connections of theirs: what the client calls itself, where it is, and who it is. The first two anybody at that
+/// host can say.
+#[derive(Clone, Copy, Debug)]
+pub struct Client<'a> {
+    /// As the client says.
+    pub id: &'a str,
+    /// Where it connects from.
+    pub host: &'a str,
+    /// Who has logged in; empty: nobody. `None`: whoever it is.
+    pub user: Option<&'a str>,
+}
+
 /// A group of one kind or the other.
 pub(crate) enum Kind<W> {
     Classic(Box<Group<W>>),
@@ -28,12 +40,15 @@ pub(crate) enum Kind<W> {
 
 impl<W: Copy> Kind<W> {
     /// Members of share groups are none: those name their group wherever they read.
-    fn has_member(&self, client_id: &str, host: &str) -> bool {
-        let is_it = |id: &str, at: &str| id == client_id && at == host;
+    fn has_member(&self, client: Client<'_>) -> bool {
+        let is_it = |id: &str, at: &str, user: Option<&str>| {
+            let same = |user: &str| client.user.is_none_or(|own| own == user);
+            id == client.id && at == client.host && user.is_none_or(same)
+        };
         match self {
-            Self::Classic(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host)),
-            Self::Consumer(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host)),
-            Self::Streams(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host)),
+            Self::Classic(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host, member.user.as_deref())),
+            Self::Consumer(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host, member.user.as_deref())),
+            Self::Streams(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host, member.user.as_deref())),
             Self::Share(_) => false,
         }
     }
@@ -485,14 +500,14 @@ impl<W: Copy> GroupCoordinator<W> {
         self.groups.contains_key(name)
     }
 
-    /// Has this group, which is no share group, a member with this client id at this host?
-    pub fn has_member(&self, name: &str, client_id: &str, host: &str) -> bool {
-        self.groups.get(name).is_some_and(|group| group.has_member(client_id, host))
+    /// Has this group, which is no share group, this client as a member?
+    pub fn has_member(&self, name: &str, client: Client<'_>) -> bool {
+        self.groups.get(name).is_some_and(|group| group.has_member(client))
     }
 
-    /// Has any other group than this one, which is no share group, a member with this client id at this host?
-    pub fn others_have_member(&self, name: &str, client_id: &str, host: &str) -> bool {
-        self.groups.iter().any(|(other, group)| other != name && group.has_member(client_id, host))
+    /// Has any other group than this one, which is no share group, this client as a member?
+    pub fn others_have_member(&self, name: &str, client: Client<'_>) -> bool {
+        self.groups.iter().any(|(other, group)| other != name && group.has_member(client))
     }
 
     /// Does a member of this consumer or streams group read the topic? `None`: it is neither.

@@ -42,7 +42,7 @@ pub use consumer_group::{
 pub use coordinator::{Commit, Committer, CoordinatorSettings, Expired, GroupCoordinator, GroupSummary, LeaveMember, Migration};
 pub use error::GroupError;
 pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
-pub use kinds::{ConsumerGroupSummary, GroupLine, ShareGroupSummary};
+pub use kinds::{Client, ConsumerGroupSummary, GroupLine, ShareGroupSummary};
 pub use offsets::CommittedOffset;
 pub use queue::{
     ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Line, Overflow, Queue, QueueKind, QueueRules, TakenBack,

@@ -4,7 +4,8 @@
 //! key "g" group           value u8 version (1), i32 generation, u64 emptied at, opt protocol type, opt protocol,
 //!                               opt leader, u32 count, members: id, opt instance, client id, host,
 //!                               u64 rebalance timeout, u64 session timeout, bytes assignment,
-//!                               u32 count, protocols: name, bytes metadata
+//!                               u32 count, protocols: name, bytes metadata; then of each member, in their order, opt user
+//!                               (what earlier releases have written ends before)
 //! key "o" u16 length, group, u16 length, topic, u32 partition
 //!                         value u8 version (1), i64 offset, i32 leader epoch, u64 commit time, text metadata
 //! text, bytes: u32 length and content; opt: u8 0, or 1 and a text
@@ -134,6 +135,7 @@ impl<W: Copy> Group<W> {
                 put(&mut out, metadata);
             }
         }
+        self.members.values().for_each(|member| put_option(&mut out, member.user.as_deref()));
         out.freeze()
     }
 
@@ -146,6 +148,7 @@ impl<W: Copy> Group<W> {
         group.protocol_type = take_option(&mut from)?;
         group.protocol = take_option(&mut from)?;
         group.leader = take_option(&mut from)?;
+        let mut ids = Vec::new();
         for _ in 0..from.try_get_u32().ok()? {
             let (id, instance) = (take_text(&mut from)?, take_option(&mut from)?);
             let (client_id, host) = (take_text(&mut from)?, take_text(&mut from)?);
@@ -158,10 +161,15 @@ impl<W: Copy> Group<W> {
             group.instances.extend(instance.clone().map(|instance| (instance, id.clone())));
             let expires = now + session_timeout;
             let member = Member {
-                id: id.clone(), instance, client_id, host, rebalance_timeout, session_timeout, protocols, assignment, expires,
+                id: id.clone(), instance, client_id, host, user: None, rebalance_timeout, session_timeout, protocols, assignment, expires,
                 joining: None, syncing: None,
             };
+            ids.push(id.clone());
             group.members.insert(id, member);
+        }
+        for id in ids.iter().take_while(|_| from.has_remaining()).collect::<Vec<_>>() {
+            let user = take_option(&mut from)?;
+            group.members.get_mut(id).into_iter().for_each(|member| member.user.clone_from(&user));
         }
         group.state = if group.members.is_empty() { GroupState::Empty } else { GroupState::Stable };
         Some(group)

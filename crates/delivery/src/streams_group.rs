@@ -71,6 +71,8 @@ pub struct StreamsMember {
     pub client_id: String,
     /// Where it connects from.
     pub host: String,
+    /// Who is at the other end of its connection; empty: somebody without a login. `None`: a record of an earlier release does not say.
+    pub user: Option<String>,
     /// Milliseconds that it has for giving tasks up.
     pub rebalance_timeout: u64,
     /// Of the topology that it has.
@@ -97,6 +99,7 @@ impl StreamsMember {
             rack: None,
             client_id: String::new(),
             host: String::new(),
+            user: None,
             rebalance_timeout: 0,
             topology_epoch: -1,
             process: String::new(),
@@ -166,6 +169,8 @@ pub struct StreamsHeartbeat {
     pub client_id: String,
     /// Where it connects from.
     pub host: String,
+    /// Who is at the other end of its connection; empty: somebody without a login.
+    pub user: String,
 }
 
 /// Partitions that can be asked for at an endpoint.
@@ -477,6 +482,7 @@ impl StreamsGroup {
         updated.tags = request.tags.clone().unwrap_or(updated.tags);
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
+        updated.user = Some(request.user.clone());
         let changed = known != Some(&updated);
         let mut status = Vec::new();
         if updated.topology_epoch < looked.topology.epoch {

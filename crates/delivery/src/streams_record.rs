@@ -8,7 +8,8 @@
 //!                         value u8 version (1), i32 epoch, i32 previous epoch, u8 state (0 stable, 1 unrevoked, 2 unreleased),
 //!                               opt rack, client id, host, u64 rebalance timeout, i32 epoch of its topology, process,
 //!                               u8 1 if it has an endpoint, and then host, u16 port; u32 count of tags: name, value;
-//!                               held tasks assigned, held tasks being given up, tasks of the target (active, standby)
+//!                               held tasks assigned, held tasks being given up, tasks of the target (active, standby);
+//!                               opt user (what earlier releases have written ends before)
 //! key "w" group           value u8 version (1), i32 epoch, u32 count of subtopologies: id, texts sources, texts sinks, topics
 //!                               repartition, topics changelogs, u32 count of copartition groups: two times u32 count of u16
 //! tasks: u32 count of subtopologies: id, u32 count of u32 partition; held tasks: the same with i32 epoch each (active), tasks (standby)
@@ -176,6 +177,7 @@ impl StreamsGroup {
         let target = self.targets.get(id).unwrap_or(&nothing);
         put_tasks(&mut value, &target.active);
         put_tasks(&mut value, &target.standby);
+        put_option(&mut value, member.user.as_deref());
         out.push(Effect::Persist(self.member_key(id), Some(value.freeze())));
     }
 
@@ -243,6 +245,7 @@ impl StreamsGroup {
         member.assigned = take_held(&mut from)?;
         member.revoking = take_held(&mut from)?;
         let target = TaskSets { active: take_tasks(&mut from)?, standby: take_tasks(&mut from)? };
+        member.user = if from.has_remaining() { take_option(&mut from)? } else { None };
         self.targets.insert(id.to_owned(), target);
         self.put(member);
         Some(())

@@ -9,8 +9,12 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use broker::{ANONYMOUS, AclAnswers, AclOperation, AclResource, AuditLine, Broker, CLUSTER, QueueRights, Security, Topic};
+use broker::{ANONYMOUS, AclAnswers, AclOperation, AclResource, AuditLine, Broker, CLUSTER, QUEUE_GROUP, QueueRights, Security, Setter, Topic};
 use kafka_wire::ErrorCode;
+
+/// What is said of a queue to whoever has no permission for it at all: for him it is not there, as in lists. Where a name that is not there is answered with
+/// something else, that is answered.
+pub(crate) const HIDDEN: ErrorCode = ErrorCode::UnknownTopicOrPartition;
 
 /// Operations that are not asked for.
 pub(crate) const NO_OPERATIONS: i32 = i32::MIN;
@@ -71,6 +75,11 @@ impl Asking<'_> {
         }
     }
 
+    /// Whoever asks, as he is kept with what he sets.
+    pub fn setter(&self) -> Setter {
+        self.security.setter(self.name, self.address)
+    }
+
     /// Asks without a word in the audit log.
     pub fn quietly(self) -> Self {
         Self { quiet: true, ..self }
@@ -101,14 +110,18 @@ impl Asking<'_> {
 
     /// May he?
     pub fn may(&self, operation: AclOperation, resource: AclResource, name: &str) -> bool {
-        let entries = self.look(true, |answers| answers.may(self.security, (operation, resource), name, self.quiet));
-        entries && (resource != AclResource::Topic || self.check_queue(operation, name).is_ok())
+        self.may_by_entries(operation, resource, name) && (resource != AclResource::Topic || self.check_queue(operation, name).is_ok())
+    }
+
+    /// May he, whatever has the name?
+    pub fn may_by_entries(&self, operation: AclOperation, resource: AclResource, name: &str) -> bool {
+        self.look(true, |answers| answers.may(self.security, (operation, resource), name, self.quiet))
     }
 
     /// May he do it with a topic, if that is a queue, by permissions alone?
     ///
     /// # Errors
-    /// `TopicAuthorizationFailed`.
+    /// `TopicAuthorizationFailed`, [`HIDDEN`].
     pub fn check_queue(&self, operation: AclOperation, name: &str) -> Result<(), ErrorCode> {
         if !self.look_at_queues(|queues| queues.are_asked()) {
             return Ok(());
@@ -119,14 +132,15 @@ impl Asking<'_> {
     /// The same for who has looked the topic up.
     ///
     /// # Errors
-    /// `TopicAuthorizationFailed`.
+    /// `TopicAuthorizationFailed`, [`HIDDEN`].
     pub fn check_permission(&self, operation: AclOperation, topic: &Topic) -> Result<(), ErrorCode> {
         if !topic.is_queue() || !self.look_at_queues(|queues| queues.are_asked()) {
             return Ok(());
         }
         // One that comes to life or goes is nobody's yet, or any more.
         let queue = self.broker.queue_on(topic);
-        if queue.is_some_and(|queue| self.look_at_queues(|queues| queues.may(self.security, self.name, operation, queue.vhost(), queue.name()))) {
+        let may = |operation| queue.as_ref().is_some_and(|queue| self.look_at_queues(|queues| queues.may(self.security, self.name, operation, queue.vhost(), queue.name())));
+        if may(operation) {
             return Ok(());
         }
         if !self.quiet {
@@ -134,7 +148,7 @@ impl Asking<'_> {
             let line = AuditLine { who: &who, from: self.address, through: "kafka", act: operation.name(), what: &format!("Queue:{}", topic.name), outcome: "denied" };
             self.security.audit_refusal(line);
         }
-        Err(ErrorCode::TopicAuthorizationFailed)
+        Err(if may(AclOperation::Describe) { ErrorCode::TopicAuthorizationFailed } else { HIDDEN })
     }
 
     /// May he do it with some resource of the type?
@@ -159,15 +173,31 @@ impl Asking<'_> {
     }
 
     /// # Errors
-    /// `TopicAuthorizationFailed`.
+    /// `TopicAuthorizationFailed`, [`HIDDEN`].
     pub fn check_topic(&self, operation: AclOperation, name: &str) -> Result<(), ErrorCode> {
-        if self.may(operation, AclResource::Topic, name) { Ok(()) } else { Err(ErrorCode::TopicAuthorizationFailed) }
+        if !self.may_by_entries(operation, AclResource::Topic, name) {
+            return Err(ErrorCode::TopicAuthorizationFailed);
+        }
+        self.check_queue(operation, name)
     }
 
-    /// The same for who has looked the topic up; it may not be there.
+    /// The topic, for an operation of the cluster that entries for topics are not asked for; `None`: for whoever asks there is none.
     ///
     /// # Errors
     /// `TopicAuthorizationFailed`.
+    pub fn topic_for(&self, operation: AclOperation, name: &str) -> Result<Option<Arc<Topic>>, ErrorCode> {
+        let Some(topic) = self.broker.topic(name) else { return Ok(None) };
+        match self.check_permission(operation, &topic) {
+            Ok(()) => Ok(Some(topic)),
+            Err(HIDDEN) => Ok(None),
+            Err(code) => Err(code),
+        }
+    }
+
+    /// As [`Asking::check_topic`] for who has looked the topic up; it may not be there.
+    ///
+    /// # Errors
+    /// `TopicAuthorizationFailed`, [`HIDDEN`].
     pub fn check_found(&self, operation: AclOperation, name: &str, topic: Option<&Topic>) -> Result<(), ErrorCode> {
         if !self.look(true, |answers| answers.may(self.security, (operation, AclResource::Topic), name, self.quiet)) {
             return Err(ErrorCode::TopicAuthorizationFailed);
@@ -179,6 +209,15 @@ impl Asking<'_> {
     /// `GroupAuthorizationFailed`.
     pub fn check_group(&self, operation: AclOperation, name: &str) -> Result<(), ErrorCode> {
         if self.may(operation, AclResource::Group, name) { Ok(()) } else { Err(ErrorCode::GroupAuthorizationFailed) }
+    }
+
+    /// The same for those who are members otherwise than of a share group, or commit offsets: the group of all queues is the broker's own, and stays a
+    /// share group whoever asks.
+    ///
+    /// # Errors
+    /// `GroupAuthorizationFailed`.
+    pub fn check_consumers(&self, operation: AclOperation, name: &str) -> Result<(), ErrorCode> {
+        if name == QUEUE_GROUP { Err(ErrorCode::GroupAuthorizationFailed) } else { self.check_group(operation, name) }
     }
 
     /// # Errors

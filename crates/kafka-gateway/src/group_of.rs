@@ -7,7 +7,7 @@
 //! | G1 | the connection speaks as a member of the group itself (JoinGroup, Heartbeat, …), or |
 //! | G2 | it has asked for the coordinator of the group, of no other, and of nothing that administrators ask, or |
 //! | G3 | its client id is Java's default for the group's name, or given to the group, and no other group has a member with it at this host |
-//! | G4 | in each case the group has, or has had since the connection was made, a member with its client id at its host |
+//! | G4 | in each case the group has, or has had since the connection was made, a member of its user's with its client id at its host |
 //! | G5 | where access control entries count, whoever is on the connection may `Read` the group (`Context::verdict`) |
 //!
 //! A connection that names a second group belongs to none from then on. While a connection may be a member's and nothing proves it
@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use broker::{Broker, GroupFilter, Laggard, Waits};
+use delivery::Client;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -67,6 +68,21 @@ enum Doubt {
     Since(Instant),
     /// It is nobody's, or nothing proved whose: it gets everything.
     Over,
+}
+
+/// Who fetches.
+pub(crate) struct Fetcher<'a> {
+    /// As the client says.
+    pub client_id: &'a str,
+    /// Who has logged in; empty: nobody. Client ids and addresses others can have as well.
+    pub user: &'a str,
+    pub peer: SocketAddr,
+}
+
+impl Fetcher<'_> {
+    fn at<'c>(&'c self, host: &'c str) -> Client<'c> {
+        Client { id: self.client_id, host, user: Some(self.user) }
+    }
 }
 
 /// Whose a fetch is.
@@ -149,9 +165,9 @@ impl Spoken {
     }
 
     /// The rules of the group that fetches here, as far as that is known. A connection is a group's if it has spoken as a member or asked for
-    /// the coordinator, of no other group, or if no other group has a member with its client id at its host. Unlike with filters a wrong guess
-    /// costs time and no records.
-    pub fn laggard(&mut self, broker: &Broker, client_id: &str, peer: SocketAddr, now: Instant) -> Option<Arc<Laggard>> {
+    /// the coordinator, of no other group, or if no other group has a member of its user's with its client id at its host. Unlike with filters a wrong
+    /// guess costs time and no records.
+    pub fn laggard(&mut self, broker: &Broker, fetcher: &Fetcher<'_>, now: Instant) -> Option<Arc<Laggard>> {
         let laggards = broker.quotas().laggards();
         if !laggards.any() {
             return None;
@@ -165,14 +181,14 @@ impl Spoken {
         {
             return known.as_ref().and_then(|group| laggards.of_group(group));
         }
-        let at = host(peer);
-        let found = laggards.find(|group| broker.groups().has_only_member(group, client_id, &at));
+        let at = host(fetcher.peer);
+        let found = laggards.find(|group| broker.groups().has_only_member(group, fetcher.at(&at)));
         self.laggard = Some((now + LAGGARD_KNOWN, found.as_ref().map(|laggard| laggard.group.clone())));
         found
     }
 
     /// Whose a fetch of this connection is; asked for each while there are filters.
-    pub fn verdict(&mut self, broker: &Broker, asked: &Asked, client_id: &str, peer: SocketAddr, now: Instant) -> Verdict {
+    pub fn verdict(&mut self, broker: &Broker, asked: &Asked, fetcher: &Fetcher<'_>, now: Instant) -> Verdict {
         let filters = broker.filters();
         if !filters.any() || self.several {
             return Verdict::Nobody;
@@ -185,9 +201,9 @@ impl Spoken {
             && (self.proven.is_some() || self.member || !self.inspects)
         {
             let Some(filter) = filters.of_group(group) else { return Verdict::Nobody };
-            if self.proven.is_none() && !broker.groups().has_member(group, client_id, &host(peer)) {
+            if self.proven.is_none() && !broker.groups().has_member(group, fetcher.at(&host(fetcher.peer))) {
                 // It may be about to join, or to join again.
-                return self.still_in_doubt(broker, client_id, peer, now);
+                return self.still_in_doubt(broker, fetcher, now);
             }
             self.proven = Some(filter.group.as_str().into());
             return Verdict::Of(filter);
@@ -198,16 +214,16 @@ impl Spoken {
         if matches!(self.doubt, Doubt::Over) {
             return Verdict::Nobody;
         }
-        self.by_client_id(broker, client_id, peer, now).unwrap_or_else(|| self.doubt(broker, asked, client_id, peer, now))
+        self.by_client_id(broker, fetcher, now).unwrap_or_else(|| self.doubt(broker, asked, fetcher, now))
     }
 
     /// G3.
-    fn by_client_id(&mut self, broker: &Broker, client_id: &str, peer: SocketAddr, now: Instant) -> Option<Verdict> {
-        let filter = broker.filters().only(|group| is_named(group, client_id))?;
+    fn by_client_id(&mut self, broker: &Broker, fetcher: &Fetcher<'_>, now: Instant) -> Option<Verdict> {
+        let filter = broker.filters().only(|group| is_named(group, fetcher.client_id))?;
         if self.looked_up.is_some_and(|at| now < at + LOOK_UP_AGAIN) {
             return None;
         }
-        if !broker.groups().has_only_member(&filter.group, client_id, &host(peer)) {
+        if !broker.groups().has_only_member(&filter.group, fetcher.at(&host(fetcher.peer))) {
             self.looked_up = Some(now);
             return None;
         }
@@ -215,24 +231,24 @@ impl Spoken {
         Some(Verdict::Of(filter))
     }
 
-    fn doubt(&mut self, broker: &Broker, asked: &Asked, client_id: &str, peer: SocketAddr, now: Instant) -> Verdict {
+    fn doubt(&mut self, broker: &Broker, asked: &Asked, fetcher: &Fetcher<'_>, now: Instant) -> Verdict {
         if !matches!(self.doubt, Doubt::None) {
-            return self.still_in_doubt(broker, client_id, peer, now);
+            return self.still_in_doubt(broker, fetcher, now);
         }
-        let at = host(peer);
-        let candidates = broker.filters().of_groups(|group| broker.groups().has_member(&group.group, client_id, &at));
+        let at = host(fetcher.peer);
+        let candidates = broker.filters().of_groups(|group| broker.groups().has_member(&group.group, fetcher.at(&at)));
         if candidates.is_empty() {
             // A member joins before it fetches: who is none now is none of these groups' later, or names its group.
             self.doubt = Doubt::Over;
             return Verdict::Nobody;
         }
         for group in &candidates {
-            asked.ask(&group.group, client_id, at.clone(), now);
+            asked.ask(&group.group, fetcher.client_id, at.clone(), now);
         }
-        self.still_in_doubt(broker, client_id, peer, now)
+        self.still_in_doubt(broker, fetcher, now)
     }
 
-    fn still_in_doubt(&mut self, broker: &Broker, client_id: &str, peer: SocketAddr, now: Instant) -> Verdict {
+    fn still_in_doubt(&mut self, broker: &Broker, fetcher: &Fetcher<'_>, now: Instant) -> Verdict {
         match self.doubt {
             Doubt::Over => Verdict::Nobody,
             Doubt::None => {
@@ -243,7 +259,7 @@ impl Spoken {
             Doubt::Since(_) => {
                 self.doubt = Doubt::Over;
                 broker.filters().counts().unproven.fetch_add(1, Ordering::Relaxed);
-                tracing::info!(client_id, %peer, "what may be a member of a group with a filter is not proven to be, and gets all");
+                tracing::info!(client_id = fetcher.client_id, peer = %fetcher.peer, "what may be a member of a group with a filter is not proven to be, and gets all");
                 Verdict::Nobody
             }
         }

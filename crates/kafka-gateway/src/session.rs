@@ -20,7 +20,7 @@ use types::{ConnectionId, ShardId};
 use crate::access::{Access, Acting, Asking};
 use crate::body::{Body, Silence, frame};
 use crate::gateway::{Advertise, Gateway};
-use crate::group_of::{Spoken, Verdict};
+use crate::group_of::{Fetcher, Spoken, Verdict};
 use crate::handlers::{self, Outcome, Wait};
 use sasl::Sasl;
 
@@ -199,7 +199,8 @@ impl<'a> Context<'a> {
     /// Whose a fetch of this connection is.
     pub fn verdict(&mut self) -> Verdict {
         let asking = self.asking().quietly();
-        match self.spoken.verdict(&self.gateway.broker, &self.gateway.asked, self.client_id, self.peer, self.now) {
+        let fetcher = Fetcher { client_id: self.client_id, user: self.name().unwrap_or_default(), peer: self.peer };
+        match self.spoken.verdict(&self.gateway.broker, &self.gateway.asked, &fetcher, self.now) {
             // Who may not be a member is none, whatever he calls himself.
             Verdict::Of(filter) if asking.check_group(AclOperation::Read, &filter.group).is_err() => Verdict::Nobody,
             verdict => verdict,

@@ -96,6 +96,11 @@ impl Changes {
         set.or_else(|| self.unset.iter().any(|unset| unset == name).then_some(None))
     }
 
+    /// Names of what is set.
+    pub fn set_names(&self) -> Vec<String> {
+        self.set.iter().map(|(name, _)| name.clone()).collect()
+    }
+
     /// The overrides that there are, changed.
     pub fn apply(self, overrides: &mut BTreeMap<String, String>) {
         self.unset.iter().for_each(|name| drop(overrides.remove(name)));

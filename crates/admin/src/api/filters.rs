@@ -105,7 +105,7 @@ fn set(call: &Call<'_>, wish: [(&'static str, Option<String>); 2]) -> Result<(),
             }
         }
     };
-    change_settings(call, group, None, put).map(drop)
+    change_settings(call, group, (None, Vec::new()), put).map(drop)
 }
 
 fn put(call: &Call<'_>) -> Outcome {

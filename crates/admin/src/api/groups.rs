@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{AclOperation, AclResource, Broker, Denial, GroupValue, Permission, Principal, Setting, SharedSubscription};
+use broker::{AclOperation, AclResource, Broker, Denial, GroupChange, GroupValue, Permission, Principal, Setting, SharedSubscription};
 use delivery::{GroupError, GroupLine, Owned, Target};
 use hashbrown::{HashMap, HashSet};
 use serde_json::{Value, json};
@@ -505,16 +505,17 @@ fn alter(call: &Call<'_>) -> Outcome {
     call.check_group(Permission::Configure, AclOperation::AlterConfigs, &group)?;
     let changes = Changes::of_body_for(&call.object()?, broker::GROUP)?;
     let letters = changes.of(broker::DEAD_LETTER_TOPIC).flatten().filter(|topic| !topic.is_empty()).map(str::to_owned);
-    let overrides = change_settings(call, group.clone(), letters, move |overrides| changes.apply(overrides))?;
+    let set = changes.set_names();
+    let overrides = change_settings(call, group.clone(), (letters, set), move |overrides| changes.apply(overrides))?;
     Ok(Answer::of(json!({"config": shown(call.broker().describe_group_config(&group), &overrides)})))
 }
 
 /// Changes what a group has of its own, or sees whether that could be; what it has then, or would have. `letters`: the topic that is named for its dead
-/// letters, which the caller then writes, or creates.
+/// letters, which the caller then writes, or creates; `set`: what he sets, be it as it was.
 pub(crate) fn change_settings(
     call: &Call<'_>,
     group: String,
-    letters: Option<String>,
+    (letters, set): (Option<String>, Vec<String>),
     change: impl FnOnce(&mut BTreeMap<String, String>) + Send + 'static,
 ) -> Result<BTreeMap<String, String>, Refusal> {
     let own = may(Permission::Configure, AclOperation::AlterConfigs, &group);
@@ -524,11 +525,15 @@ pub(crate) fn change_settings(
         broker.check_topic(who, Permission::Write, AclOperation::Write, &topic)?;
         if broker.topic(&topic).is_some() { Ok(()) } else { broker.check_topic(who, Permission::Configure, AclOperation::Create, &topic) }
     };
+    let who = call.principal();
     let changed = call.control_judged(judge, move |broker, really| {
         let mut overrides = broker.group_config(&group).overrides.clone();
         change(&mut overrides);
-        let done = if really { broker.set_group_config(&group, overrides.clone()) } else { broker.check_group_config(&overrides) };
-        done.map(|()| overrides)
+        if !really {
+            return broker.check_group_config(&overrides).map(|()| overrides);
+        }
+        let (change, setter) = (GroupChange { group, overrides: overrides.clone(), set }, broker.security().setter_of(&who));
+        broker.set_group_configs(vec![change], setter.as_ref()).pop().unwrap_or(Ok(())).map(|()| overrides)
     })?;
     changed.map_err(refused)
 }

@@ -3,7 +3,7 @@
 //! Samples of the node are taken by the streams themselves, one a second however many there are, and kept for ten minutes: who comes
 //! later gets them at once, as `history`. So are looks at a topic and at a group. None is taken on the thread that serves all connections
 //! of administration: topics may have very many partitions. A stream ends after five minutes; browsers connect again, and are looked at
-//! again.
+//! again. Before each event it is looked at who asked: the stream ends when he is gone or has lost his tag, and what he may not see any more is left out.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use futures_util::stream;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use types::PartitionIndex;
+use types::{PartitionIndex, TopicId};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
@@ -28,6 +28,7 @@ use super::route::{Access, Route, Shape, get};
 use super::schema::{Kind, Schema};
 use super::vitals::NodeTotals;
 use crate::management::Management;
+use crate::management::authority::Identity;
 
 const UNUSED: Schema = Schema::new("Events", &[]);
 
@@ -40,6 +41,8 @@ pub(crate) const ROUTES: &[Route] = &[Route {
     ])
 }];
 
+/// Whoever asks has one of these tags.
+const TAGS: [&str; 4] = ["administrator", "monitoring", "policymaker", "management"];
 /// Between two events.
 const EVERY: Duration = Duration::from_secs(1);
 /// Events after which a stream ends.
@@ -82,7 +85,7 @@ impl<T> Default for Looks<T> {
     }
 }
 
-impl<T: Copy> Looks<T> {
+impl<T: Clone> Looks<T> {
     /// When it was taken, and what was seen.
     fn of(&self, name: &str, take: impl FnOnce() -> T) -> (Instant, T) {
         let last = {
@@ -94,9 +97,9 @@ impl<T: Copy> Looks<T> {
             Arc::clone(all.entry_ref(name).or_default())
         };
         let mut last = last.lock();
-        match *last {
-            Some(look) if look.0.elapsed() < EVERY * 9 / 10 => look,
-            _ => *last.insert((Instant::now(), take())),
+        match &*last {
+            Some(look) if look.0.elapsed() < EVERY * 9 / 10 => look.clone(),
+            _ => last.insert((Instant::now(), take())).clone(),
         }
     }
 }
@@ -106,7 +109,7 @@ impl<T: Copy> Looks<T> {
 pub(crate) struct Live {
     samples: Mutex<Samples>,
     topics: Looks<Extent>,
-    lags: Looks<u64>,
+    lags: Looks<Arc<Lags>>,
     streams: AtomicUsize,
 }
 
@@ -164,6 +167,9 @@ struct Extent {
     bytes: u64,
 }
 
+/// Records that a group has not done yet, by topic.
+type Lags = HashMap<String, u64>;
+
 /// A topic, and the last look at it.
 type Watched = (Arc<Topic>, Option<(Instant, Extent)>);
 
@@ -171,6 +177,8 @@ type Watched = (Arc<Topic>, Option<(Instant, Extent)>);
 struct Stream {
     live: Arc<Live>,
     management: Arc<Management>,
+    /// As he was when the last events were sent.
+    who: Identity,
     node: bool,
     topics: Vec<Watched>,
     groups: Vec<String>,
@@ -184,8 +192,13 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    /// The next events, as they are sent.
-    fn events(&mut self) -> String {
+    /// The next events, as they are sent. `None`: who asked has gone, or may not ask any more.
+    fn events(&mut self) -> Option<String> {
+        if self.sent > 0 {
+            self.who = self.who.renewed().filter(|who| who.has(&TAGS) && (!self.node || who.monitors()))?;
+            self.topics.retain(|(topic, _)| self.who.sees_topic(&topic.name));
+            self.groups.retain(|group| self.who.sees_group(group));
+        }
         let mut text = if self.sent == 0 { "retry: 1000\n\n".to_owned() } else { String::new() };
         let mut put = |name: &str, value: &Value| text.push_str(&format!("event: {name}\ndata: {value}\n\n"));
         if self.node {
@@ -208,14 +221,18 @@ impl Stream {
             put("topics", &json!({"at": now, "topics": all}));
         }
         if !self.groups.is_empty() {
-            let lag_of = |group: &String| self.live.lags.of(group, || lag(&self.management.broker, group)).1;
+            // Of topics that he may not see he is told nothing, in sums neither.
+            let lag_of = |group: &String| -> u64 {
+                let lags = self.live.lags.of(group, || Arc::new(lags(&self.management.broker, group))).1;
+                lags.iter().filter(|(topic, _)| self.who.sees_topic(topic)).map(|(_, lag)| lag).sum()
+            };
             let one = |group: &String| (group.clone(), json!({"lag": lag_of(group)}));
             let all: Map<String, Value> = self.groups.iter().map(one).collect();
             put("groups", &json!({"at": now, "groups": all}));
         }
         self.sent += 1;
         // Something has to come now and then, so that a connection that is gone is noticed.
-        if text.is_empty() { ": nothing\n\n".to_owned() } else { text }
+        Some(if text.is_empty() { ": nothing\n\n".to_owned() } else { text })
     }
 }
 
@@ -232,17 +249,23 @@ fn growth((before_at, before): (Instant, Extent), (at, now): (Instant, Extent)) 
     json!({"in_records": rate(before.ends, now.ends), "in_bytes": rate(before.bytes, now.bytes)})
 }
 
-/// Records that a group has not done yet.
-fn lag(broker: &Broker, group: &str) -> u64 {
-    let committed = broker.groups().offsets(group).into_iter().filter_map(|(topic, partition, committed)| {
-        let log = broker.topic(&topic)?.log(PartitionIndex(partition))?;
+fn lags(broker: &Broker, group: &str) -> Lags {
+    let mut lags = Lags::new();
+    for (topic, partition, committed) in broker.groups().offsets(group) {
+        let log = broker.topic(&topic).and_then(|known| known.log(PartitionIndex(partition)));
         // What was deleted meanwhile will not be read any more.
-        let from = u64::try_from(committed.offset).ok()?.max(log.start().0);
-        Some(log.high_watermark().0.saturating_sub(from))
-    });
-    let shared = broker.subscriptions().of_group(group);
-    let shared = shared.iter().map(|shared| shared.lock().backlog(shared.log().high_watermark().0));
-    committed.sum::<u64>() + shared.sum::<u64>()
+        let from = |log: &broker::Log| Some(u64::try_from(committed.offset).ok()?.max(log.start().0));
+        if let Some((log, from)) = log.and_then(|log| from(&log).map(|from| (log, from))) {
+            *lags.entry(topic).or_default() += log.high_watermark().0.saturating_sub(from);
+        }
+    }
+    for shared in broker.subscriptions().of_group(group) {
+        let topic = broker.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic)));
+        if let Some(topic) = topic {
+            *lags.entry_ref(topic.name.as_str()).or_default() += shared.lock().backlog(shared.log().high_watermark().0);
+        }
+    }
+    lags
 }
 
 /// All values of a parameter, each once.
@@ -267,7 +290,7 @@ fn live(call: &Call<'_>) -> Outcome {
     if live.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_err() {
         return Err(Answer::unavailable("busy", "too many watch already"));
     }
-    let stream = Stream { live, management: Arc::clone(call.management), node, topics, groups, sent: 0 };
+    let stream = Stream { live, management: Arc::clone(call.management), who: call.caller.who.clone(), node, topics, groups, sent: 0 };
     let events = stream::unfold(stream, |mut stream| async move {
         if stream.sent >= EVENTS_MAX {
             return None;
@@ -277,7 +300,7 @@ fn live(call: &Call<'_>) -> Outcome {
         }
         let taken = tokio::task::spawn_blocking(move || (stream.events(), stream));
         let (text, stream) = taken.await.ok()?;
-        Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), stream))
+        Some((Ok::<_, std::convert::Infallible>(Bytes::from(text?)), stream))
     });
     let answer = Answer::other("text/event-stream", Body::from_stream(events));
     Ok(answer.header(header::HeaderName::from_static("x-accel-buffering"), "no".to_owned()))

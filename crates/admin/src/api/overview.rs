@@ -13,6 +13,7 @@ use super::vitals::{Memory, NodeTotals};
 use crate::management::Management;
 use crate::management::rates::Subject;
 
+/// Of all where who asks has tag `monitoring`, otherwise of what he may see: of users and connections his own.
 const COUNTS: Schema = Schema::new("Counts", &[
     ("topics", Kind::Int, "Topics, without those that are queues or whose names begin with __."),
     ("partitions", Kind::Int, "Their partitions."),
@@ -81,7 +82,7 @@ const OVERVIEW: Schema = Schema::new("Overview", &[
     ("started_at", Kind::Int, "ms since 1970."),
     ("uptime_ms", Kind::Int, "Since the start."),
     ("now_at", Kind::Int, "The broker's clock, ms since 1970."),
-    ("counts", Kind::One(&COUNTS), "How many there are."),
+    ("counts", Kind::One(&COUNTS), "How many there are of what who asks may see; without tag monitoring one user, and connections of his own."),
     ("totals", Kind::OrNull(&Kind::One(&TOTALS)), "Since the start; this and what follows to the listeners is null without tag monitoring."),
     ("rates", Kind::OrNull(&Kind::One(&TOTALS)), "A second, over the last five; 0 until somebody has asked for that long."),
     ("memory", Kind::OrNull(&Kind::One(&MEMORY)), "What memory is used for."),
@@ -127,25 +128,32 @@ pub(crate) fn memory(memory: &Memory) -> Value {
     json!({"budget_bytes": budget_bytes, "resident_bytes": resident_bytes, "uses": uses.iter().map(one).collect::<Vec<_>>()})
 }
 
+/// Of what who asks may see, as in lists.
 fn counts(call: &Call<'_>) -> Value {
-    let broker = call.broker();
-    let topics: Vec<_> = broker.topics().into_iter().filter(|topic| !is_internal(broker, topic)).collect();
-    let vhosts = broker.vhosts().all();
+    let (broker, who) = (call.broker(), &call.caller.who);
+    let topics: Vec<_> = broker.topics().into_iter().filter(|topic| !is_internal(broker, topic) && who.sees_topic(&topic.name)).collect();
+    let mut vhosts = broker.vhosts().all();
+    vhosts.retain(|vhost| who.sees(vhost.name()));
     let (mut queues, mut consumers) = (0, 0);
     for queue in vhosts.iter().flat_map(|vhost| vhost.queues()) {
         queues += 1;
         consumers += broker.counts(&queue).consumers;
     }
-    let channels: usize = broker.connections().all().iter().map(|one| one.channels().len()).sum();
+    let all = who.monitors();
+    let mut connections = broker.connections().all();
+    connections.retain(|one| all || one.details.user == who.name());
+    let of_kafka = |one: &broker::ClientConnection| all || one.said().user.is_some_and(|(user, _)| user == who.name());
+    let clients = broker.kafka_connections().all().iter().filter(|(_, one)| of_kafka(one)).count();
+    let channels: usize = connections.iter().map(|one| one.channels().len()).sum();
     json!({
         "topics": topics.len(),
         "partitions": topics.iter().map(|topic| topic.logs().len()).sum::<usize>(),
-        "groups": broker.groups().names().len(),
+        "groups": broker.groups().names().iter().filter(|name| who.sees_group(name)).count(),
         "vhosts": vhosts.len(),
         "queues": queues,
         "exchanges": vhosts.iter().map(|vhost| vhost.exchanges().read().exchanges().count()).sum::<usize>(),
-        "users": broker.security().users().len(),
-        "connections": broker.connections().count() + broker.kafka_connections().count(),
+        "users": if all { broker.security().users().len() } else { usize::from(broker.security().has_users()) },
+        "connections": connections.len() + clients,
         "channels": channels,
         "consumers": consumers,
     })

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use broker::append::AppendError;
 use broker::{AclOperation, Log, NewRecord, Permission, PublishError, ReadError, Topic};
 use record::BatchError;
 use serde_json::{Value, json};
@@ -294,6 +295,7 @@ fn refused(error: PublishError) -> Refusal {
         PublishError::Timestamp { .. } => Answer::invalid("timestamp", reason),
         PublishError::Batch(BatchError::TooLarge { .. }) => Answer::invalid("value", reason),
         PublishError::QueueFull => Answer::conflict(reason),
+        PublishError::Append(AppendError::LogDeleted) => Answer::not_found("the topic was deleted meanwhile"),
         PublishError::Batch(_) | PublishError::Append(_) => Answer::failed(reason),
     }
 }

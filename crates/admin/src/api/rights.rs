@@ -3,16 +3,13 @@
 //! and groups, count as things of virtual host `/`; a queue and an exchange are topics for entries. The group that all queues share is the
 //! administrators'. Administrators may do everything, and tag `monitoring` sees everything but records.
 
-use broker::{AclOperation, AclResource, Denial, Permission, QUEUE_GROUP, Rule};
+use broker::{AclOperation, AclResource, Denial, Permission, Rule};
 use hashbrown::HashMap;
 
 use super::answer::{Answer, Refusal};
 use super::call::Call;
 use super::route::Access;
 use crate::management::authority::Identity;
-
-/// The virtual host whose permissions count for groups.
-const GROUPS_VHOST: &str = "/";
 
 impl Call<'_> {
     /// May who asks do this with a queue or an exchange? Entries ask for what is usual with the permission.
@@ -92,23 +89,12 @@ impl Call<'_> {
 
     /// May who asks see a topic of this name?
     pub fn sees_topic(&self, name: &str) -> bool {
-        self.caller.who.monitors() || {
-            let (vhost, thing) = self.broker().thing_of_topic(name);
-            self.sees(AclResource::Topic, name, &vhost, &thing)
-        }
+        self.caller.who.sees_topic(name)
     }
 
     /// May who asks see a group of this name?
     pub fn sees_group(&self, name: &str) -> bool {
-        self.caller.who.monitors() || name != QUEUE_GROUP && self.sees(AclResource::Group, name, GROUPS_VHOST, name.as_bytes())
-    }
-
-    /// By any permission, and by entries.
-    fn sees(&self, resource: AclResource, name: &str, vhost: &str, thing: &[u8]) -> bool {
-        let who = &self.caller.who;
-        let any = [Permission::Configure, Permission::Write, Permission::Read];
-        let permitted = |permission| who.check_only_permission(vhost, permission, thing).is_ok();
-        any.into_iter().any(permitted) && who.check_resource(AclOperation::Describe, resource, name).is_ok()
+        self.caller.who.sees_group(name)
     }
 
     /// May who asks see the settings of a topic or a group that he sees?

@@ -8,8 +8,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::{
-    AclOperation, AclResource, AuditLine, Broker, Caller, Credentials, GUEST, LoginOutcome, Permission, Principal, Refused, Subject, TokenRefusal, TokenRefused,
-    User, Via,
+    AclOperation, AclResource, AuditLine, Broker, Caller, Credentials, DEFAULT_VHOST, GUEST, LoginOutcome, Permission, Principal, QUEUE_GROUP, Refused, Subject, TokenRefusal,
+    TokenRefused, User, Via,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -46,16 +46,14 @@ impl Identity {
 
     /// The same as he is now. `None`: he has gone, or somebody else has his name, or he has to log in with another password.
     pub fn renewed(&self) -> Option<Self> {
-        let user = if self.is_defined { self.broker.security().user(self.name())? } else { Arc::clone(&self.user) };
-        let is_he = user.password() == self.user.password() && user.scram() == self.user.scram();
-        is_he.then(|| Self { is_defined: self.is_defined, ..Self::new(user, &self.broker, self.address) })
+        let user = if self.is_defined { self.broker.security().still_is(&self.user)? } else { Arc::clone(&self.user) };
+        Some(Self { is_defined: self.is_defined, ..Self::new(user, &self.broker, self.address) })
     }
 
-    /// He as he is now: with the tags that he has, and with none if he is gone.
+    /// He as he is now: with the tags that he has, and with none if he is gone, whoever has his name.
     pub fn now(&self) -> Self {
-        let name = self.user.name();
-        let gone = || Arc::new(User::undefined(name.to_owned()));
-        Self::new(self.broker.security().user(name).unwrap_or_else(gone), &self.broker, self.address)
+        let gone = || Arc::new(User::undefined(self.name().to_owned()));
+        Self::new(self.broker.security().still_is(&self.user).unwrap_or_else(gone), &self.broker, self.address)
     }
 
     pub fn name(&self) -> &str {
@@ -107,6 +105,25 @@ impl Identity {
 
     pub fn monitors(&self) -> bool {
         self.has(&["administrator", "monitoring"])
+    }
+
+    /// May it see a topic of this name? By any permission, and by entries.
+    pub fn sees_topic(&self, name: &str) -> bool {
+        self.monitors() || {
+            let (vhost, thing) = self.broker.thing_of_topic(name);
+            self.sees_thing(AclResource::Topic, name, &vhost, &thing)
+        }
+    }
+
+    /// May it see a group of this name? Groups count as things of virtual host `/`.
+    pub fn sees_group(&self, name: &str) -> bool {
+        self.monitors() || name != QUEUE_GROUP && self.sees_thing(AclResource::Group, name, DEFAULT_VHOST, name.as_bytes())
+    }
+
+    fn sees_thing(&self, resource: AclResource, name: &str, vhost: &str, thing: &[u8]) -> bool {
+        let any = [Permission::Configure, Permission::Write, Permission::Read];
+        let permitted = |permission| self.check_only_permission(vhost, permission, thing).is_ok();
+        any.into_iter().any(permitted) && self.check_resource(AclOperation::Describe, resource, name).is_ok()
     }
 
     /// May it look into a virtual host, in lists and by name?

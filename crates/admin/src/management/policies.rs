@@ -1,7 +1,7 @@
 //! Policies, those of operators, and limits of virtual hosts.
 
 use axum::http::Method;
-use broker::{ParameterError, Policy, PolicyScope, PolicyWish, Vhost};
+use broker::{ParameterError, Policy, PolicyScope, PolicyWish, Vhost, Via};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -39,6 +39,7 @@ pub(crate) fn refused(error: ParameterError) -> Refusal {
     match error {
         ParameterError::NotFound | ParameterError::VhostDeleted(_) => Answer::not_found(),
         ParameterError::Append(error) => Answer::failed(error),
+        ParameterError::Denied(denial) => Answer::not_authorised(&denial.to_string()),
         other => Answer::bad_request(other.to_string()),
     }
 }
@@ -70,13 +71,15 @@ fn put(call: &Call<'_>, scope: PolicyScope) -> Outcome {
     let wish = PolicyWish { pattern, definition, priority, apply_to: field("apply-to") };
     let name = call.path("name").to_owned();
     let is_new = vhost.policies().get(scope, &name).is_none();
-    call.control(move |broker| broker.put_policy(&vhost, scope, &name, &wish))?.map_err(refused)?;
+    let who = call.who.caller(Via::Management).principal;
+    call.control(move |broker| broker.put_policy_for(&who, &vhost, scope, &name, &wish))?.map_err(refused)?;
     Ok(Answer::put(is_new))
 }
 
 fn delete(call: &Call<'_>, scope: PolicyScope) -> Outcome {
     let (vhost, name) = (call.vhost()?, call.path("name").to_owned());
-    call.control(move |broker| broker.delete_policy(&vhost, scope, &name))?.map_err(refused)?;
+    let who = call.who.caller(Via::Management).principal;
+    call.control(move |broker| broker.delete_policy_for(&who, &vhost, scope, &name))?.map_err(refused)?;
     Ok(Answer::done())
 }
 

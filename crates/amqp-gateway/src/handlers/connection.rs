@@ -226,6 +226,7 @@ fn open(to: &mut Connection, method: &connection::Open<'_>) -> Result<Step, Fail
     let vhost = vhost.ok_or_else(|| refuse(format!("vhost {name} not found")))?;
     let broker = Arc::clone(to.broker());
     let security = broker.security();
+    let begun = to.access.user().cloned();
     to.access.refresh(security);
     let (user, limits) = (&to.user, to.access.user().map(|user| user.limits()).unwrap_or_default());
     let place = vhost.enter().map_err(|limit| {
@@ -237,6 +238,10 @@ fn open(to: &mut Connection, method: &connection::Open<'_>) -> Result<Step, Fail
         broker.limits().note_refusal(LimitKind::UserConnections);
         refuse(format!("connection refused for user '{user}': {full}"))
     })?;
+    // From here on whoever deletes him finds this connection: what was done before is seen here. A token says who he is by itself.
+    if to.token_until.is_none() && begun.is_some_and(|begun| security.still_is(&begun).is_none()) {
+        return Err(refuse(format!("access to vhost '{name}' refused for user '{user}'")));
+    }
     to.access.enter(security, Arc::clone(&vhost), (seat, place)).map_err(|failure| failure.of(connection::Open::ID))?;
     to.vhost = vhost;
     to.out.method(0, &connection::OpenOk {});

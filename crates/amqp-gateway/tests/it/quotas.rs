@@ -10,8 +10,15 @@ const BODY: [u8; 1000] = [b'x'; 1000];
 const MESSAGES: usize = 4000;
 
 fn rules(node: &Node, group: &str, text: &str) {
+    rules_of(node, group, text, None);
+}
+
+/// The same, set by a user.
+fn rules_of(node: &Node, group: &str, text: &str, user: Option<&str>) {
     let settings = [("mainstem.laggard.rules".to_owned(), text.to_owned())];
-    node.broker.set_group_config(group, settings.into()).expect("rules");
+    let change = broker::GroupChange { group: group.to_owned(), overrides: settings.into(), set: Vec::new() };
+    let setter = user.map(|user| node.broker.security().setter(Some(user), "127.0.0.1".parse().expect("an address")));
+    node.broker.set_group_configs(vec![change], setter.as_ref()).pop().expect("an outcome").expect("rules");
 }
 
 /// Messages that have come meanwhile.
@@ -62,6 +69,40 @@ fn consumers_of_a_queue_that_is_far_behind_are_slowed_down_until_the_rules_chang
     rules(&node, "amqp.queue", "");
     node.advance(Duration::from_millis(200));
     assert_eq!(first + more + settled(&mut node, consumer), MESSAGES);
+    node.stop();
+}
+
+/// Of a group that a queue names, whose name may be anybody's.
+#[test]
+fn rules_of_a_group_hold_for_a_queue_if_who_has_set_them_may_configure_it() {
+    let mut node = Node::start();
+    let (publisher, consumer) = (node.open(), node.open());
+    node.select_confirms(publisher);
+    let arguments = crate::node::argument("x-share-group", "g");
+    let method = queue::Declare { queue: short("full"), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
+    assert!(node.ask(publisher, 1, &method).starts_with("Queue(DeclareOk("));
+    for number in 0..MESSAGES {
+        node.publish(publisher, "", "full", &BODY);
+        if number % 100 == 0 {
+            node.pump();
+        }
+    }
+    settled(&mut node, publisher);
+    for name in ["guest", "bob", "eve"] {
+        let tags = (name == "guest").then(|| vec!["administrator".to_owned()]);
+        let wish = broker::UserWish { name: name.to_owned(), password: broker::PasswordWish::Remove, tags, limits: None };
+        node.broker.put_user(wish).expect("added");
+        let configure = if name == "eve" { "^eve" } else { ".*" };
+        let permissions = broker::Permissions::new(configure, ".*", ".*").expect("expressions");
+        node.broker.set_permissions("/", name, permissions).expect("set");
+    }
+    rules_of(&node, "g", "lag>100 records 60KB/min", Some("bob"));
+    node.consume(consumer, "full", "c", true);
+    let first = settled(&mut node, consumer);
+    assert!((100..MESSAGES / 2).contains(&first), "{first} messages");
+    rules_of(&node, "g", "lag>101 records 60KB/min", Some("eve"));
+    node.advance(Duration::from_millis(200));
+    assert_eq!(first + settled(&mut node, consumer), MESSAGES, "she has no say in it");
     node.stop();
 }
 

@@ -105,6 +105,25 @@ fn a_user_takes_the_place_of_guest() {
     node.stop();
 }
 
+/// A virtual host is opened by who has logged in, and by nobody who has got his name since.
+#[test]
+fn a_login_is_that_of_the_user_who_began_it() {
+    let mut node = Node::start();
+    for again in [false, true] {
+        add(&node, "bob", &[], UserLimits::default());
+        permit(&node, "/", "bob", "", "", "");
+        let bob = log_in(&mut node, "bob");
+        assert!(node.broker.delete_user("bob").expect("deleted"));
+        if again {
+            add(&node, "bob", &["administrator"], UserLimits::default());
+            permit(&node, "/", "bob", ".*", ".*", ".*");
+        }
+        node.send(bob, 0, &connection::Open { virtual_host: short("/") });
+        assert_eq!(node.connection_error(bob), (530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'".to_owned()));
+    }
+    node.stop();
+}
+
 #[test]
 fn what_is_not_permitted_is_refused() {
     let mut node = Node::start();

@@ -486,8 +486,12 @@ impl Broker {
         let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
         topic.set_queued(stream.is_none());
-        if !attached {
-            topic.set_queue();
+        if !attached || !self.security.acls_enforced() {
+            topic.set_queue(true);
+            if attached {
+                // Who was let in to the topic need not be to the queue.
+                self.security.look_again();
+            }
         }
         let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
             let shared = match &stream {

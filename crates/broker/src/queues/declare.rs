@@ -222,7 +222,7 @@ impl Broker {
     pub(super) fn end_declaration(self: &Arc<Self>, vhost: &Vhost, Plan { described, rules, topic }: Plan) -> Result<Arc<Queue>, QueueError> {
         let (topic, attached) = match topic {
             Planned::Attached(topic) => (topic, true),
-            Planned::New(Some(name), record) => (self.publish_as(name, record, Topic::set_queue), false),
+            Planned::New(Some(name), record) => (self.publish_as(name, record, |topic| topic.set_queue(true)), false),
             Planned::New(None, record) => (self.publish_hidden(record, self.durability()), false),
         };
         self.enter_queue(vhost, described, rules, topic, Life { attached, restored: false })

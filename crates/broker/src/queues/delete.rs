@@ -232,6 +232,10 @@ impl Broker {
         }
         queue.topic.set_bounded(false);
         queue.topic.set_queued(false);
+        if queue.attached {
+            queue.topic.set_queue(false);
+            self.security.look_again();
+        }
         if queue.has_kept_its_name() {
             // What connections know of entries for it holds for the next of its name no more.
             self.security.look_again();

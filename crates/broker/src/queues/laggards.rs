@@ -1,6 +1,7 @@
 //! Queues and consumers of streams that are far behind, by the rules of their group (`quotas/laggard.rs`): consumers get the room that their
 //! messages took back late, and who asks for single messages waits. Queues that name no share group are all under one name: so each queue has a
-//! lag and an account of its own, and each consumer of a stream, as they have places of their own.
+//! lag and an account of its own, and each consumer of a stream, as they have places of their own. Rules of a group that a queue names hold for the queue
+//! only if who has set them may configure it: a group of that name may be anybody's.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,8 +9,9 @@ use std::time::Instant;
 use delivery::ConsumerId;
 
 use super::Queue;
-use crate::Broker;
+use crate::{Broker, Setter};
 use crate::quotas::{Account, Lag, Single};
+use crate::security::AclOperation;
 
 impl Broker {
     /// The account of a queue, or of a stream's consumer, that is far behind. `None`: it has no rules, or none of them applies.
@@ -20,6 +22,10 @@ impl Broker {
         }
         let understood = queue.understood();
         let laggard = laggards.of_group(understood.group())?;
+        let rules = |setter: &Setter| self.security().setter_may(setter, AclOperation::AlterConfigs, queue.vhost(), queue.name());
+        if understood.share_group.is_some() && !laggard.setter.as_ref().is_none_or(rules) {
+            return None;
+        }
         match &queue.stream {
             None => laggard.hear_single(Single::Queue(queue.topic().id), || self.lag_of(queue, understood.group()), now, self.now_ms()),
             Some(stream) => laggard.hear_single(Single::StreamConsumer(consumer), || stream.lag_of(consumer), now, self.now_ms()),

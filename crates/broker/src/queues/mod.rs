@@ -28,6 +28,7 @@ mod parameters;
 mod parts;
 mod policies;
 mod policy_keys;
+mod policy_rights;
 mod queue;
 mod record;
 mod removals;

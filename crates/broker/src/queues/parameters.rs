@@ -22,6 +22,7 @@ use super::record::QUEUES_KEY;
 use super::{Vhost, VhostDeleted, Vhosts};
 use crate::Broker;
 use crate::limits::LimitKind;
+use crate::security::Denial;
 
 const VERSION: u8 = 1;
 const POLICY: u8 = b'p';
@@ -49,6 +50,9 @@ pub enum ParameterError {
     /// The virtual host is gone.
     #[error(transparent)]
     VhostDeleted(#[from] VhostDeleted),
+    /// Who asks may not.
+    #[error(transparent)]
+    Denied(#[from] Box<Denial>),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),

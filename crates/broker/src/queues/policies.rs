@@ -22,6 +22,7 @@ use super::parameters::{self, ParameterError};
 use super::policy_keys::{self, is_for};
 use super::queue::Queue;
 use crate::Broker;
+use crate::security::Principal;
 
 /// Bytes of a pattern, as in RabbitMQ.
 const PATTERN_BYTES_MAX: usize = 1024;
@@ -174,6 +175,11 @@ impl Policy {
             definition: value.get("definition")?.as_object()?.clone(),
             priority,
         })
+    }
+
+    /// Is it for this queue, if no other one is?
+    pub(super) fn is_for_queue(&self, queue: &Queue) -> bool {
+        self.matches(Subject::Queue(&queue.name, kind_name(queue.understood().kind)))
     }
 
     fn matches(&self, subject: Subject<'_>) -> bool {
@@ -481,6 +487,29 @@ impl Broker {
         vhost.policies.remove(scope, name);
         self.apply_policies(vhost);
         Ok(())
+    }
+
+    /// As [`Broker::put_policy`], if who asks may. On the controller's thread.
+    ///
+    /// # Errors
+    /// The same; `Denied`.
+    pub fn put_policy_for(self: &Arc<Self>, who: &Principal, vhost: &Vhost, scope: PolicyScope, name: &str, wish: &PolicyWish) -> Result<(), ParameterError> {
+        self.check_policy(who, vhost, &Policy::new(name, wish, scope)?, true)?;
+        if let Some(there) = vhost.policies.get(scope, name) {
+            self.check_policy(who, vhost, &there, false)?;
+        }
+        self.put_policy(vhost, scope, name, wish)
+    }
+
+    /// As [`Broker::delete_policy`], if who asks may. On the controller's thread.
+    ///
+    /// # Errors
+    /// The same; `Denied`.
+    pub fn delete_policy_for(self: &Arc<Self>, who: &Principal, vhost: &Vhost, scope: PolicyScope, name: &str) -> Result<(), ParameterError> {
+        if let Some(there) = vhost.policies.get(scope, name) {
+            self.check_policy(who, vhost, &there, false)?;
+        }
+        self.delete_policy(vhost, scope, name)
     }
 
     fn apply_policies(self: &Arc<Self>, vhost: &Vhost) {

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | declare a queue | configure on it | `Create` |
 //! | … that is new, with a dead-letter exchange | read on it, write on the exchange | `Read`, `Write` |
-//! | … that is new, on a topic that is there | | `Alter` on the topic |
+//! | … that is new, on a topic that is there | read and write on the queue | `Read`, `Write` and `Alter` on the topic |
 //! | … that is new, with `x-share-group` | | `Read` on the group |
 //! | declare an exchange | configure on it | `Create` |
 //! | … that is new, with an alternate exchange | read on it, write on the alternate | `Read`, `Write` |
@@ -56,7 +56,7 @@ impl Broker {
     }
 
     /// By access control entries alone, for which a queue and an exchange are topics.
-    fn check_entries(&self, who: &Principal, vhost: &Vhost, operation: AclOperation, resource: Resource<'_>) -> Result<(), Box<Denial>> {
+    pub(super) fn check_entries(&self, who: &Principal, vhost: &Vhost, operation: AclOperation, resource: Resource<'_>) -> Result<(), Box<Denial>> {
         if !self.security().acls_enforced() {
             return Ok(());
         }
@@ -94,6 +94,9 @@ impl Broker {
             self.security().check_acl(who, &vhost.name, AclQuestion { operation, resource, entry, kind, name: entry.as_bytes() })
         };
         if let Some(topic) = topic {
+            // Its consumers get what others have written, and its publishers write where others read.
+            self.check_as(who, vhost, Permission::Read, AclOperation::Read, Resource::Queue(queue))?;
+            self.check_as(who, vhost, Permission::Write, AclOperation::Write, Resource::Queue(queue))?;
             // Its limits would count for those who write to the topic, and its messages expire.
             ask(AclOperation::Alter, AclResource::Topic, &topic.name, "topic")?;
         }

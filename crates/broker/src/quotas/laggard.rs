@@ -24,6 +24,7 @@ use journal::Log;
 use types::{ByteSize, ConnectionId, TopicId};
 
 use super::Account;
+use crate::Setter;
 
 /// What a member was heard of counts for so long.
 const HEARD_FOR: Duration = Duration::from_secs(30);
@@ -158,6 +159,8 @@ pub(crate) enum Single {
 pub struct Laggard {
     /// Its name.
     pub group: String,
+    /// Who has set the rules, as far as that is known.
+    pub(crate) setter: Option<Setter>,
     rules: Vec<Rule>,
     heard: Mutex<Heard>,
     singles: Mutex<HashMap<Single, Heard>>,
@@ -247,14 +250,16 @@ impl Laggards {
     }
 
     /// Gives a group rules; none: takes them away. True if that is a change. Text that was checked.
-    pub(crate) fn set(&self, group: &str, text: &str) -> bool {
+    pub(crate) fn set(&self, group: &str, text: &str, setter: Option<&Setter>) -> bool {
         let rules = parse(text).unwrap_or_default();
         let mut groups = self.groups.write();
-        let changed = groups.get(group).map_or(&[][..], |known| &known.rules) != rules.as_slice();
+        let known = groups.get(group);
+        let changed = known.map_or(&[][..], |known| &known.rules) != rules.as_slice() || known.is_some_and(|known| known.setter.as_ref() != setter);
         if changed && rules.is_empty() {
             groups.remove(group);
         } else if changed {
-            groups.insert(group.to_owned(), Arc::new(Laggard { group: group.to_owned(), rules, heard: Mutex::default(), singles: Mutex::default() }));
+            let laggard = Laggard { group: group.to_owned(), setter: setter.cloned(), rules, heard: Mutex::default(), singles: Mutex::default() };
+            groups.insert(group.to_owned(), Arc::new(laggard));
         }
         self.any.store(!groups.is_empty(), Ordering::Relaxed);
         changed
@@ -282,8 +287,8 @@ mod tests {
     #[test]
     fn the_lowest_rate_that_applies_counts_for_the_whole_group() {
         let laggards = Laggards::default();
-        assert!(laggards.set("g", "08:00-18:00 lag>100 600/min; lag>1000 60/min; 22:00-02:00 lag>0 records 1/min") && laggards.any());
-        assert!(!laggards.set("g", "08:00-18:00  lag>100 600/min; lag>1000 60/min; 22:00-02:00 lag>0 records 1/min"));
+        assert!(laggards.set("g", "08:00-18:00 lag>100 600/min; lag>1000 60/min; 22:00-02:00 lag>0 records 1/min", None) && laggards.any());
+        assert!(!laggards.set("g", "08:00-18:00  lag>100 600/min; lag>1000 60/min; 22:00-02:00 lag>0 records 1/min", None));
         let (laggard, start) = (laggards.of_group("g").expect("rules"), Instant::now());
         let hear = |connection, bytes, hour: i64, after: u64| {
             let lag = Lag { records: bytes / 10, bytes };
@@ -293,13 +298,13 @@ mod tests {
         assert_eq!((hear(2, 1001, 12, 0), hear(1, 0, 12, 0)), (Some(1.0), Some(1.0)), "members are added up");
         assert_eq!(hear(1, 0, 12, 31), None, "who is not heard any more does not count");
         assert_eq!((hear(1, 10, 23, 31), hear(1, 10, 1, 31), hear(1, 10, 3, 31)), (Some(1.0 / 60.0), Some(1.0 / 60.0), None));
-        assert!(laggards.set("g", "") && !laggards.any());
+        assert!(laggards.set("g", "", None) && !laggards.any());
     }
 
     #[test]
     fn who_owes_is_not_forgotten_while_others_come() {
         let laggards = Laggards::default();
-        assert!(laggards.set("g", "lag>100 60/min"));
+        assert!(laggards.set("g", "lag>100 60/min", None));
         let (laggard, start) = (laggards.of_group("g").expect("rules"), Instant::now());
         let hear = |consumer, after: u64| {
             let lag = || Lag { records: 1000, bytes: 1000 };

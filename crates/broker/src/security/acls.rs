@@ -167,6 +167,30 @@ impl Acls {
         any.then_some(allowed)
     }
 
+    /// May he do it with each resource whose name begins so? `open`: who may if nothing is said. An entry that allows has to be for all of them, and none
+    /// may deny one of them.
+    fn decide_prefix(&self, subject: &Subject, operation: AclOperation, resource: AclResource, prefix: &str, open: bool) -> bool {
+        let Some(of_type) = self.by_type.get(&resource) else { return open };
+        let is_for_all = |acl: &Acl| match acl.pattern {
+            AclPattern::Literal => acl.name == WILDCARD,
+            AclPattern::Prefixed => prefix.starts_with(&acl.name),
+        };
+        let is_about_some = |acl: &Acl| is_for_all(acl) || acl.name.starts_with(prefix);
+        let (mut any, mut allowed) = (false, false);
+        for acl in of_type.all().filter(|acl| is_about_some(acl)) {
+            any = true;
+            if !is_of(acl, subject) {
+                continue;
+            }
+            match acl.permission {
+                AclPermission::Deny if denies(acl, operation) => return false,
+                AclPermission::Allow => allowed |= is_for_all(acl) && acl.operation.implies(operation),
+                AclPermission::Deny => {}
+            }
+        }
+        allowed || open && !any
+    }
+
     /// May he do it with any resource of the type at all? An entry that allows counts unless entries that deny go for all that it is about.
     fn decide_any(&self, subject: &Subject, operation: AclOperation, resource: AclResource) -> bool {
         let Some(of_type) = self.by_type.get(&resource) else { return false };
@@ -227,6 +251,12 @@ impl Security {
         }
         let decided = self.inner.read().acls.decide(subject, operation, resource, name);
         decided.unwrap_or(self.acl_rules.open)
+    }
+
+    /// May he do it with all resources of the type whose names begin so, those too that are not there yet?
+    pub(super) fn allows_prefix(&self, subject: &Subject, operation: AclOperation, resource: AclResource, prefix: &str) -> bool {
+        let open = self.acl_rules.open;
+        !self.acl_rules.enforced || subject.all || self.inner.read().acls.decide_prefix(subject, operation, resource, prefix, open)
     }
 
     /// May he do it with some resource of the type, whichever?

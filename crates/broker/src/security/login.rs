@@ -150,8 +150,10 @@ impl Security {
         let user = std::str::from_utf8(credentials.name).ok().and_then(|name| self.user(name));
         let right = user.as_ref().is_some_and(|user| user.accepts(credentials.password));
         if let Some(user) = user.as_ref().filter(|_| right) {
-            user.set_verified(digest);
-            return check_place(Arc::clone(user), credentials.peer);
+            // It has taken its time: what was right then need not be any more.
+            let now = self.still_is(user).ok_or(Refused::Credentials)?;
+            now.set_verified(digest);
+            return check_place(now, credentials.peer);
         }
         // It takes the time that a wrong password of any other user takes.
         if let Some(rest) = self.verified.rest(user.as_deref()) {
@@ -161,6 +163,12 @@ impl Security {
         self.verified.note_wrong(digest, version, now);
         self.guesses.note_wrong(credentials.peer.ip(), credentials.name, now);
         Err(Refused::Credentials)
+    }
+
+    /// The user as he is now, if what somebody has shown at the beginning of a login still shows who he is. `None`: the user was deleted meanwhile, maybe
+    /// defined anew, or has another password.
+    pub fn still_is(&self, begun: &User) -> Option<Arc<User>> {
+        self.user(begun.name()).filter(|now| now.has_credential_of(begun))
     }
 
     /// May somebody of this name, who need not be a user, come from there?

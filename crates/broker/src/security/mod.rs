@@ -29,6 +29,7 @@ mod scram_admin;
 mod scram_exchange;
 mod scram_nobody;
 mod seats;
+mod setter;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -63,6 +64,7 @@ pub use scram_exchange::{ScramExchange, ScramRefused};
 pub(crate) use waiting::Logins;
 pub use waiting::place_of;
 pub use seats::{Dismissed, NoChannel, Seat, Seats};
+pub use setter::Setter;
 pub use tokens::{InvalidKeys, TOKEN_KEYS_MAX, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens};
 pub use user::{GUEST, PasswordWish, User, UserLimits, UserWish};
 

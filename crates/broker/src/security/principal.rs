@@ -79,6 +79,11 @@ impl Principal {
     pub fn broker() -> Self {
         Self(None)
     }
+
+    /// `None`: the broker itself.
+    pub(super) fn name_and_address(&self) -> Option<(&str, IpAddr)> {
+        self.0.as_ref().map(|asker| (asker.user.name(), asker.address))
+    }
 }
 
 /// What is missing.
@@ -186,6 +191,19 @@ impl Security {
             let what = format!("{}:{entry}", resource.name());
             let (from, who, act) = (asker.address, subject.principal(), operation.name());
             self.audit_refusal(AuditLine { who, from, through: "amqp", act, what: &what, outcome: "denied" });
+        }
+        Err(asker.denial(Rule::Acl(operation, resource), kind, name, vhost))
+    }
+
+    /// The same of all names that begin as the question's entry does, whether there is something of that name or not.
+    ///
+    /// # Errors
+    /// None allows it for all of them, or one denies it for some.
+    pub(crate) fn check_acl_of_prefix(&self, who: &Principal, vhost: &str, question: AclQuestion<'_>) -> Result<(), Denial> {
+        let Some(asker) = self.asker(who).filter(|_| self.acls_enforced()) else { return Ok(()) };
+        let AclQuestion { operation, resource, entry, kind, name } = question;
+        if self.allows_prefix(&self.subject(Some(asker.user.name()), asker.address), operation, resource, entry) {
+            return Ok(());
         }
         Err(asker.denial(Rule::Acl(operation, resource), kind, name, vhost))
     }

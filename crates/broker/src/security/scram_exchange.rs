@@ -132,11 +132,12 @@ impl ScramExchange {
         &self.name
     }
 
-    /// Takes the client's last message: who he is, and what is to be answered.
+    /// Takes the client's last message: who he is, and what is to be answered. A client may take its time, and the user may be gone, or have another password,
+    /// since it began.
     ///
     /// # Errors
     /// `Malformed`, `Credentials`.
-    pub fn finish(self, message: &[u8]) -> Result<(Arc<User>, String), ScramRefused> {
+    pub fn finish(self, security: &Security, message: &[u8]) -> Result<(Arc<User>, String), ScramRefused> {
         let text = std::str::from_utf8(message).map_err(|_| ScramRefused::Malformed)?;
         let (without_proof, proof) = text.rsplit_once(",p=").ok_or(ScramRefused::Malformed)?;
         let proof = STANDARD.decode(proof).map_err(|_| ScramRefused::Malformed)?;
@@ -151,6 +152,7 @@ impl ScramExchange {
         let said = format!("{},{without_proof}", self.said);
         let signature = self.credential.verify_proof(said.as_bytes(), &proof);
         let (user, signature) = self.user.zip(signature).ok_or(ScramRefused::Credentials)?;
+        let user = security.still_is(&user).ok_or(ScramRefused::Credentials)?;
         Ok((user, format!("v={}", STANDARD.encode(signature))))
     }
 }
@@ -205,9 +207,40 @@ mod tests {
             let bare = format!("n={name},r=abc");
             let (exchange, answer) = begin(&security, &format!("n,,{bare}")).expect("a first message");
             assert!(answer.starts_with("r=abc"));
-            let outcome = exchange.finish(prove(&bare, &answer, password).as_bytes());
+            let outcome = exchange.finish(&security, prove(&bare, &answer, password).as_bytes());
             assert_eq!(outcome.as_ref().err(), (!expected).then_some(&ScramRefused::Credentials), "{name}");
             assert!(outcome.is_err() || outcome.is_ok_and(|(user, last)| user.name() == "a,b=c" && last.starts_with("v=")));
+        }
+    }
+
+    /// What happens meanwhile, and whether who began comes in.
+    type Change<'a> = (&'a dyn Fn(&Security), bool);
+
+    #[test]
+    fn an_exchange_ends_with_the_keys_that_it_began_with() {
+        let define = |security: &Security, password: &str, tags: &[&str]| {
+            let scram = ScramCredentials::of(&[ScramMechanism::Sha256], password.as_bytes());
+            let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            let user = Arc::new(User::new("bob".to_owned(), None, tags, UserLimits::default()).with_scram(scram));
+            security.change(|inner| drop(inner.users.insert("bob".to_owned(), user)));
+        };
+        let again = |security: &Security| {
+            let same = Arc::new(security.user("bob").expect("he is there").again());
+            security.change(|inner| drop(inner.users.insert("bob".to_owned(), same)));
+        };
+        let changes: [Change<'_>; 5] = [
+            (&|_| {}, true),
+            (&again, true),
+            (&|security| security.change(|inner| drop(inner.users.remove("bob"))), false),
+            (&|security| define(security, "other", &[]), false),
+            (&|security| define(security, "secret", &["administrator"]), false),
+        ];
+        for (number, (change, expected)) in changes.into_iter().enumerate() {
+            let security = security("bob", "secret");
+            let (exchange, answer) = begin(&security, "n,,n=bob,r=abc").expect("a first message");
+            let last = prove("n=bob,r=abc", &answer, "secret");
+            change(&security);
+            assert_eq!(exchange.finish(&security, last.as_bytes()).is_ok(), expected, "change {number}");
         }
     }
 
@@ -217,7 +250,7 @@ mod tests {
         let bare = "n=bob,r=abc";
         let finish = |change: &dyn Fn(&str) -> String| {
             let (exchange, answer) = begin(&security, &format!("n,,{bare}")).expect("a first message");
-            exchange.finish(change(&answer).as_bytes()).map(|(user, _)| user.name().to_owned())
+            exchange.finish(&security, change(&answer).as_bytes()).map(|(user, _)| user.name().to_owned())
         };
         assert_eq!(finish(&|answer| prove_with(("abc", ""), bare, answer, "secret")).as_deref(), Ok("bob"));
         assert_eq!(finish(&|answer| prove_with(("abc", ""), bare, answer, "Secret")), Err(ScramRefused::Credentials));
@@ -251,16 +284,16 @@ mod tests {
             let (exchange, answer) = begin(&security, "n,,n=bob,r=x").expect("a message");
             let right = prove(bare, &answer, "secret");
             let wrong = if damage.starts_with('c') { right.replacen("c=biws", damage, 1) } else { right.replacen("r=x", "r=y", 1) };
-            assert_eq!(exchange.finish(wrong.as_bytes()).err(), Some(ScramRefused::Malformed), "{wrong}");
+            assert_eq!(exchange.finish(&security, wrong.as_bytes()).err(), Some(ScramRefused::Malformed), "{wrong}");
         }
         let (exchange, answer) = begin(&security, "n,,n=bob,r=x").expect("a message");
         let more = prove_with(("", ",m=y"), bare, &answer, "secret");
-        assert_eq!(exchange.finish(more.as_bytes()).err(), Some(ScramRefused::Malformed), "an extension that has to be understood");
+        assert_eq!(exchange.finish(&security, more.as_bytes()).err(), Some(ScramRefused::Malformed), "an extension that has to be understood");
         let (exchange, answer) = begin(&security, "n,,n=bob,r=x").expect("a message");
-        assert!(exchange.finish(prove_with(("", ",t=y"), bare, &answer, "secret").as_bytes()).is_ok(), "one that may be passed over");
+        assert!(exchange.finish(&security, prove_with(("", ",t=y"), bare, &answer, "secret").as_bytes()).is_ok(), "one that may be passed over");
         for text in ["", "c=biws", "c=biws,r=x,p=*"] {
             let (exchange, _) = begin(&security, "n,,n=bob,r=x").expect("a message");
-            assert_eq!(exchange.finish(text.as_bytes()).err(), Some(ScramRefused::Malformed), "{text:?}");
+            assert_eq!(exchange.finish(&security, text.as_bytes()).err(), Some(ScramRefused::Malformed), "{text:?}");
         }
     }
 }

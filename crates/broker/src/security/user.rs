@@ -89,6 +89,12 @@ impl User {
         &self.scram
     }
 
+    /// Would what has shown who `other` is show it of him? Both are of one name. One who was deleted and is defined anew has another hash of his password,
+    /// even of the same.
+    pub fn has_credential_of(&self, other: &Self) -> bool {
+        self.password == other.password && self.scram == other.scram
+    }
+
     /// Is this his password? Who has no hash of it may have keys of SCRAM. Takes as long as making them did.
     pub(super) fn accepts(&self, password: &[u8]) -> bool {
         match &self.password {

@@ -54,6 +54,7 @@ pub fn join(member_id: &str) -> JoinRequest {
         instance: None,
         client_id: "test".to_owned(),
         host: "127.0.0.1".to_owned(),
+        user: "bob".to_owned(),
         protocol_type: "consumer".to_owned(),
         protocols: vec![("range".to_owned(), Bytes::from_static(b"r")), ("roundrobin".to_owned(), Bytes::from_static(b"o"))],
         session_timeout: SESSION_MS,

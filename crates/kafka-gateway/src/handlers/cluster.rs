@@ -14,6 +14,7 @@ use kafka_wire::describe_topic_partitions::{
 use kafka_wire::{DecodeError, ErrorCode, Reader};
 
 use super::Outcome;
+use crate::access::HIDDEN;
 use crate::answer_room::AnswerRoom;
 use crate::session::Context;
 
@@ -44,10 +45,10 @@ pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Conte
     let request = DescribeTopicPartitionsRequest::decode(reader, context.version)?;
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let quiet = if request.topics.is_empty() { asking.quietly() } else { asking };
-    let seen = |name: &str| quiet.check_topic(AclOperation::Describe, name).is_ok();
+    let seen = |name: &str| quiet.check_topic(AclOperation::Describe, name);
     let mut names: BTreeSet<String> = request.topics.iter().map(|topic| topic.name.to_string()).collect();
     if names.is_empty() {
-        names = broker.topics().iter().map(|topic| topic.name.clone()).filter(|name| seen(name)).collect();
+        names = broker.topics().iter().map(|topic| topic.name.clone()).filter(|name| seen(name).is_ok()).collect();
     }
     let mut first = 0;
     if let Some(cursor) = &request.cursor {
@@ -68,12 +69,15 @@ pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Conte
             response.next_cursor = Some(NextCursor { topic_name: name.into(), partition_index: 0, ..Default::default() });
             break;
         }
-        if !seen(&name) {
-            let error_code = ErrorCode::TopicAuthorizationFailed.code();
+        let seen = seen(&name);
+        if let Err(code) = seen
+            && code != HIDDEN
+        {
+            let error_code = code.code();
             response.topics.push(DescribeTopicPartitionsResponseTopic { error_code, name: Some(name.into()), ..Default::default() });
             continue;
         }
-        let Some(topic) = broker.topic(&name) else {
+        let Some(topic) = broker.topic(&name).filter(|_| seen.is_ok()) else {
             let invalid = broker::check_topic_name(&name).is_err();
             let code = if invalid { ErrorCode::InvalidTopicException } else { ErrorCode::UnknownTopicOrPartition };
             response.topics.push(DescribeTopicPartitionsResponseTopic {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{AclOperation, AlterError, BROKER, Broker, DEAD_LETTER_TOPIC, GROUP as GROUP_TABLE, GroupValue, Kind, QUEUE_GROUP, Setting, Source, TOPIC, broker_name, find};
+use broker::{AclOperation, AclResource, AlterError, BROKER, Broker, DEAD_LETTER_TOPIC, GROUP as GROUP_TABLE, GroupChange, GroupValue, Kind, QUEUE_GROUP, Setting, Source, TOPIC, broker_name, find};
 use hashbrown::HashSet;
 use kafka_wire::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
 use kafka_wire::describe_configs::{
@@ -16,7 +16,7 @@ use kafka_wire::incremental_alter_configs::{
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{Outcome, broker_configs, control};
-use crate::access::Asking;
+use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_alter;
 use crate::session::Context;
@@ -36,13 +36,24 @@ const SOURCE_GROUP: i8 = 8;
 /// May whoever asks see or change the settings of a resource?
 fn check_leave(asking: &Asking<'_>, operation: AclOperation, kind: i8, name: &str) -> Result<(), Refusal> {
     let outcome = match kind {
-        RESOURCE_TOPIC => asking.check_topic(operation, name),
+        RESOURCE_TOPIC => match asking.check_topic(operation, name) {
+            Err(HIDDEN) => return Err(absent(name)),
+            leave => leave,
+        },
         GROUP => asking.check_group(operation, name),
         RESOURCE_BROKER | BROKER_LOGGER | CLIENT_METRICS => asking.check_cluster(operation),
         // What has no settings is refused as that.
         _ => Ok(()),
     };
     outcome.map_err(|code| (code, code.name().to_owned()))
+}
+
+/// There is no such topic.
+fn absent(name: &str) -> Refusal {
+    match broker::check_topic_name(name) {
+        Ok(()) => refusal(&AlterError::UnknownTopic),
+        Err(rule) => (ErrorCode::InvalidTopicException, rule.to_owned()),
+    }
 }
 
 /// Those resources whose settings the client may not change: entries decide where they count, otherwise settings of brokers, and of the group of all
@@ -72,9 +83,14 @@ fn denied<'a>(
 
 /// May the client have dead letters written to a topic, which is made if it is not there?
 fn check_letters(asking: &Asking<'_>, topic: &str) -> Result<(), Refusal> {
-    let creates = || asking.quietly().check_cluster(AclOperation::Create).is_ok() || asking.check_topic(AclOperation::Create, topic).is_ok();
-    let outcome = asking.check_topic(AclOperation::Write, topic);
-    let outcome = outcome.and_then(|()| if asking.broker.topic(topic).is_some() || creates() { Ok(()) } else { Err(ErrorCode::TopicAuthorizationFailed) });
+    let creates = || asking.quietly().check_cluster(AclOperation::Create).is_ok() || asking.may_by_entries(AclOperation::Create, AclResource::Topic, topic);
+    // A queue that is not there for him he may name as what is not there: whether he may write to what has the name is asked when something is written.
+    let known = match asking.check_topic(AclOperation::Write, topic) {
+        Ok(()) => Ok(asking.broker.topic(topic).is_some()),
+        Err(HIDDEN) => Ok(false),
+        Err(code) => Err(code),
+    };
+    let outcome = known.and_then(|known| if known || creates() { Ok(()) } else { Err(ErrorCode::TopicAuthorizationFailed) });
     outcome.map_err(|code| (code, code.name().to_owned()))
 }
 
@@ -197,14 +213,7 @@ fn group_row((setting, shown): (&'static Setting, GroupValue<'_>)) -> Row {
 fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port): (&str, i32)) -> Result<Vec<Row>, (ErrorCode, String)> {
     match resource.resource_type {
         RESOURCE_TOPIC => {
-            let topic = broker.topic(&resource.resource_name);
-            let topic = topic.ok_or_else(|| {
-                let text = "This server does not host this topic-partition.".to_owned();
-                match broker::check_topic_name(&resource.resource_name) {
-                    Ok(()) => (ErrorCode::UnknownTopicOrPartition, text),
-                    Err(rule) => (ErrorCode::InvalidTopicException, rule.to_owned()),
-                }
-            })?;
+            let topic = broker.topic(&resource.resource_name).ok_or_else(|| absent(&resource.resource_name))?;
             Ok(broker.describe_topic(&topic.config().overrides).into_iter().map(|found| row(broker, found)).collect())
         }
         RESOURCE_BROKER => broker_configs::describe(broker, &resource.resource_name, (host, port)),
@@ -297,19 +306,24 @@ enum Planned {
     /// It is made, or only checking it was asked for.
     Done,
     Topic(String, Overrides),
-    Group(String, Overrides),
+    Group(GroupChange),
 }
 
-fn plan(broker: &Broker, kind: i8, name: &str, overrides: Overrides, validate_only: bool) -> Result<Planned, Refusal> {
+/// `set`: what of the overrides the request itself sets.
+fn plan(broker: &Broker, kind: i8, name: &str, overrides: Overrides, set: Vec<String>, validate_only: bool) -> Result<Planned, Refusal> {
     let checked = match kind {
         RESOURCE_TOPIC if validate_only => broker.check_config(name, &overrides).map(drop),
         RESOURCE_TOPIC => return Ok(Planned::Topic(name.to_owned(), overrides)),
         GROUP if validate_only => broker.check_group_config(&overrides),
-        GROUP => return Ok(Planned::Group(name.to_owned(), overrides)),
+        GROUP => return Ok(Planned::Group(GroupChange { group: name.to_owned(), overrides, set })),
         RESOURCE_BROKER => return broker_configs::replace(broker, broker_configs::scope(broker, name)?, &overrides, validate_only).map(|()| Planned::Done),
         _ => return Err((ErrorCode::InvalidRequest, "Only topics, groups and brokers can be configured at run time".to_owned())),
     };
     checked.map(|()| Planned::Done).map_err(|error| refusal(&error))
+}
+
+fn is_absent((code, _): &Refusal) -> bool {
+    [ErrorCode::UnknownTopicOrPartition, ErrorCode::InvalidTopicException].contains(code)
 }
 
 fn refusal(error: &AlterError) -> Refusal {
@@ -317,21 +331,24 @@ fn refusal(error: &AlterError) -> Refusal {
 }
 
 /// Changes resources, each for itself; for each, why it was not changed. What is written of topics is one commit, and so is what is written of
-/// groups, however many there are. `judged`: those that may not be changed; `None`: there is no room, of which all are told.
+/// groups, however many there are. `judged`: who asks, and those that may not be changed; `None`: there is no room, of which all are told.
 fn change_all<R>(
-    judged: Option<(&Broker, Denied)>,
+    judged: Option<(&Asking<'_>, Denied)>,
     resources: &[R],
     key: impl Fn(&R) -> (i8, &Str),
     plan: impl Fn(&Broker, &R) -> Result<Planned, Refusal>,
 ) -> Vec<Option<Refusal>> {
-    let Some((broker, denied)) = judged else {
+    let Some((asking, denied)) = judged else {
         return resources.iter().map(|_| Some((ErrorCode::RequestTimedOut, "The controller is busy.".to_owned()))).collect();
     };
+    let (broker, setter) = (asking.broker, asking.setter());
     let named = count_names(resources.iter().map(&key));
     let planned = resources.iter().map(|resource| {
         let (kind, name) = key(resource);
         match denied.get(&(kind, name.clone())) {
             _ if named[&(kind, name)] > 1 => Err(twice()),
+            // What is wrong with the request itself comes first, as with a topic that is not there.
+            Some(refusal) if is_absent(refusal) => plan(broker, resource).and(Err(refusal.clone())),
             Some(refusal) => Err(refusal.clone()),
             None => plan(broker, resource),
         }
@@ -341,13 +358,13 @@ fn change_all<R>(
         outcomes.push(planned.as_ref().err().cloned());
         match planned {
             Ok(Planned::Topic(name, overrides)) => topics.push((at, (name, overrides))),
-            Ok(Planned::Group(name, overrides)) => groups.push((at, (name, overrides))),
+            Ok(Planned::Group(change)) => groups.push((at, change)),
             Ok(Planned::Done) | Err(_) => {}
         }
     }
     let (of_topics, topics): (Vec<usize>, Vec<_>) = topics.into_iter().unzip();
     let (of_groups, groups): (Vec<usize>, Vec<_>) = groups.into_iter().unzip();
-    let written = of_topics.into_iter().zip(broker.set_topic_configs(topics)).chain(of_groups.into_iter().zip(broker.set_group_configs(groups)));
+    let written = of_topics.into_iter().zip(broker.set_topic_configs(topics)).chain(of_groups.into_iter().zip(broker.set_group_configs(groups, Some(&setter))));
     for (at, outcome) in written {
         outcomes[at] = outcome.err().map(|error| refusal(&error));
     }
@@ -418,13 +435,14 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
         RESOURCE_BROKER => return broker_configs::alter(broker, &resource.resource_name, changes, validate_only).map(|()| Planned::Done),
         RESOURCE_TOPIC => (TOPIC, broker.topic(&resource.resource_name).map(|topic| topic.config().overrides.clone()).unwrap_or_default()),
         GROUP => (GROUP_TABLE, broker.group_config(&resource.resource_name).overrides.clone()),
-        _ => return plan(broker, kind, &resource.resource_name, BTreeMap::new(), validate_only),
+        _ => return plan(broker, kind, &resource.resource_name, BTreeMap::new(), Vec::new(), validate_only),
     };
+    let set = changes.iter().filter(|(_, change)| !matches!(change, Change::Delete)).map(|(name, _)| (*name).to_owned()).collect();
     for (name, change) in changes {
         let current = |overrides: &Overrides| broker::effective(overrides, &broker.live_settings(), broker.durability(), name).0;
         changed(&mut overrides, table, current, name, change)?;
     }
-    plan(broker, kind, &resource.resource_name, overrides, validate_only)
+    plan(broker, kind, &resource.resource_name, overrides, set, validate_only)
 }
 
 pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -435,7 +453,7 @@ pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) 
         let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
         let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
         let resources = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
-        let judged = on.map(|asking| (asking.broker, denied(asking, resources, letters)));
+        let judged = on.map(|asking| (asking, denied(asking, resources, letters)));
         let one = |broker: &Broker, resource: &AlterConfigsResource| alter_one(broker, resource, request.validate_only);
         let outcomes = change_all(judged, &request.resources, |resource| (resource.resource_type, &resource.resource_name), one);
         let responses = request.resources.iter().zip(outcomes).map(|(resource, error)| AlterConfigsResourceResponse {
@@ -464,7 +482,8 @@ fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, 
         let value = config.value.as_ref().ok_or_else(|| (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name)))?;
         overrides.insert(config.name.to_string(), value.to_string());
     }
-    plan(broker, resource.resource_type, &resource.resource_name, overrides, validate_only)
+    let set = overrides.keys().cloned().collect();
+    plan(broker, resource.resource_type, &resource.resource_name, overrides, set, validate_only)
 }
 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -475,7 +494,7 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
         let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
         let resources = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
-        let judged = on.map(|asking| (asking.broker, denied(asking, resources, letters)));
+        let judged = on.map(|asking| (asking, denied(asking, resources, letters)));
         let one = |broker: &Broker, resource: &alter_configs::AlterConfigsResource| replace_one(broker, resource, request.validate_only);
         let outcomes = change_all(judged, &request.resources, |resource| (resource.resource_type, &resource.resource_name), one);
         let responses = request.resources.iter().zip(outcomes).map(|(resource, error)| alter_configs::AlterConfigsResourceResponse {

@@ -15,7 +15,7 @@ use types::TopicId;
 use uuid::Uuid;
 
 use super::{NO_ROOM, Outcome, Wait};
-use crate::access::Asking;
+use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
 use crate::body::Body;
 use crate::error_code::of_group;
@@ -145,13 +145,22 @@ pub(super) fn partitions_by_id(target: &Target) -> impl Iterator<Item = (Uuid, V
     target.iter().map(|(topic, partitions)| (topic.0, partitions.iter().map(|partition| *partition as i32).collect()))
 }
 
-/// May whoever asks be a member, and know of the topics that he subscribes to?
+/// May whoever asks be a member, and know of the topics that he subscribes to? Queues that are not there for him he may name as what is not there.
 ///
 /// # Errors
 /// `GroupAuthorizationFailed`, `TopicAuthorizationFailed`.
-pub(super) fn check_member<'a>(asking: &Asking<'_>, group: &str, mut topics: impl Iterator<Item = &'a Str>) -> Result<(), ErrorCode> {
-    asking.check_group(AclOperation::Read, group)?;
-    topics.try_for_each(|topic| asking.check_topic(AclOperation::Describe, topic))
+fn check_member<'a>(asking: &Asking<'_>, group: &str, mut topics: impl Iterator<Item = &'a Str>) -> Result<(), ErrorCode> {
+    asking.check_consumers(AclOperation::Read, group)?;
+    topics.try_for_each(|topic| match asking.check_topic(AclOperation::Describe, topic) {
+        Err(HIDDEN) => Ok(()),
+        leave => leave,
+    })
+}
+
+/// The topics that somebody subscribes to, without those that are not there for him.
+pub(super) fn subscribed(asking: &Asking<'_>, names: &[Str]) -> Vec<String> {
+    let asking = asking.quietly();
+    names.iter().filter(|name| asking.check_topic(AclOperation::Describe, name).is_ok()).map(ToString::to_string).collect()
 }
 
 /// Why a group is described with nothing but a code.
@@ -182,7 +191,7 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         instance: text(request.instance_id),
         rack: text(request.rack_id),
         rebalance_timeout: u64::try_from(request.rebalance_timeout_ms).ok(),
-        topics: request.subscribed_topic_names.map(|names| names.iter().map(ToString::to_string).collect()),
+        topics: request.subscribed_topic_names.map(|names| subscribed(&context.asking(), &names)),
         regex: text(request.subscribed_topic_regex),
         assignor: text(request.server_assignor),
         owned: request.topic_partitions.map(|topics| {
@@ -192,6 +201,7 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         }),
         client_id: context.client_id.to_owned(),
         host: format!("/{}", context.peer.ip().to_canonical()),
+        user: context.name().unwrap_or_default().to_owned(),
         fresh_id: Uuid::new_v4().to_string(),
     };
     let asking = context.asking().quietly();

@@ -22,7 +22,7 @@ use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 use uuid::Uuid;
 
 use super::{Outcome, Wait};
-use crate::access::Asking;
+use crate::access::{Asking, HIDDEN};
 use crate::body::Body;
 use crate::error_code::of_read;
 use crate::fetch_sessions::FetchSession;
@@ -51,8 +51,8 @@ pub(crate) struct Wanted {
     epoch: i32,
     max_bytes: i32,
     log: Option<Arc<Log>>,
-    /// The consumer may not read it.
-    denied: bool,
+    /// Why the consumer may not read it.
+    denied: Option<ErrorCode>,
     /// What the consumer was told last, in a session.
     told: (i64, i64),
 }
@@ -85,6 +85,8 @@ struct FetchWait {
     session: Option<Arc<Mutex<FetchSession>>>,
     incremental: bool,
     wanted: Vec<Wanted>,
+    /// As of which answers it is noted what may be read (`Asking::stamp`).
+    judged: u64,
     /// Partition that comes first this time.
     start: usize,
     min_bytes: usize,
@@ -137,6 +139,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let (session_id, epoch) = (request.session_id, request.session_epoch);
     let asking = context.asking();
     let mut listed = list_wanted(&request, by_id, context);
+    let judged = asking.stamp();
     judge(&mut listed, by_id, broker, &asking);
     let mut start = 0;
     let (session, incremental, wanted) = if epoch <= 0 {
@@ -144,7 +147,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             sessions.remove(session_id);
         }
         let session = if epoch == 0 { sessions.create(&listed, by_id, context.now) } else { None };
-        session.iter().for_each(|session| session.lock().judged = asking.stamp());
+        session.iter().for_each(|session| session.lock().judged = judged);
         // It may wait for minutes, and names are slices of the request. One that is too long for a topic's is answered at once.
         let own = if by_id { None } else { kept(&listed) };
         (session, false, own.unwrap_or(listed))
@@ -170,9 +173,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             sessions.remove(session_id);
             return fail(ErrorCode::FetchSessionIdNotFound);
         }
-        let stamp = asking.stamp();
-        if held.judged != stamp {
-            held.judged = stamp;
+        if held.judged != judged {
+            held.judged = judged;
             judge(&mut held.wanted, by_id, broker, &asking);
         }
         held.start = if held.wanted.is_empty() { 0 } else { (held.start + 1) % held.wanted.len() };
@@ -195,6 +197,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         session,
         incremental,
         wanted,
+        judged,
         start,
         min_bytes: (request.min_bytes.max(0) as usize).min(max_bytes),
         max_bytes,
@@ -249,7 +252,7 @@ fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Ve
                 epoch: partition.current_leader_epoch,
                 max_bytes: partition.partition_max_bytes,
                 log: logs.as_ref().and_then(|logs| logs.get(at).cloned()),
-                denied: false,
+                denied: None,
                 told: (-1, -1),
             });
         }
@@ -260,15 +263,16 @@ fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Ve
 /// Notes which partitions whoever asks may not read. Nothing is looked up for who may see everything.
 fn judge(wanted: &mut [Wanted], by_id: bool, broker: &Broker, asking: &Asking<'_>) {
     if !asking.is_limited() {
-        wanted.iter_mut().for_each(|one| one.denied = false);
+        wanted.iter_mut().for_each(|one| one.denied = None);
         return;
     }
     for of_topic in wanted.chunk_by_mut(|one, next| one.id == next.id && one.name == next.name) {
         let (name, id) = (&of_topic[0].name, of_topic[0].id);
         let denied = if by_id {
-            broker.topic_by_id(TopicId(id)).is_some_and(|topic| asking.check_found(AclOperation::Read, &topic.name, Some(&topic)).is_err())
+            let leave = broker.topic_by_id(TopicId(id)).map(|topic| asking.check_found(AclOperation::Read, &topic.name, Some(&topic)));
+            leave.and_then(Result::err).map(|code| if code == HIDDEN { ErrorCode::UnknownTopicId } else { code })
         } else {
-            asking.check_topic(AclOperation::Read, name).is_err()
+            asking.check_topic(AclOperation::Read, name).err()
         };
         of_topic.iter_mut().for_each(|one| one.denied = denied);
     }
@@ -315,8 +319,8 @@ fn update(wanted: &mut Vec<Wanted>, listed: Vec<Wanted>, forgotten: &[ForgottenT
 
 /// The error of a partition that cannot be read, if any.
 fn check(wanted: &Wanted, by_id: bool, broker: &Broker) -> Option<ErrorCode> {
-    if wanted.denied {
-        return Some(ErrorCode::TopicAuthorizationFailed);
+    if wanted.denied.is_some() {
+        return wanted.denied;
     }
     let unknown = if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
     let Some(log) = &wanted.log else {
@@ -576,7 +580,7 @@ fn partition_data(wanted: &Wanted, found: Found, node: i32, committed_only: bool
         error_code: code,
         high_watermark: -1,
         records: Some(Records(found.slices.into_vec())),
-        aborted_transactions: (committed_only || wanted.denied || wanted.log.is_none()).then_some(aborted),
+        aborted_transactions: (committed_only || wanted.denied.is_some() || wanted.log.is_none()).then_some(aborted),
         ..PartitionData::default()
     };
     if let Some(log) = &wanted.log {
@@ -640,6 +644,13 @@ impl Wait for FetchWait {
             return None;
         }
         let broker = Arc::clone(&context.gateway.broker);
+        // It may have waited for long, and the topic may be a queue by now.
+        let asking = context.asking();
+        let stamp = asking.stamp();
+        if self.judged != stamp {
+            self.judged = stamp;
+            judge(&mut self.wanted, self.by_id, &broker, &asking);
+        }
         let mut ready = self.read_tails(&broker, context.to.shard);
         if self.waits_for_cold(context) {
             return None;

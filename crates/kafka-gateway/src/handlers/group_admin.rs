@@ -1,6 +1,6 @@
 //! ListGroups, DescribeGroups, DeleteGroups.
 
-use broker::{AclOperation, AclResource};
+use broker::{AclOperation, AclResource, QUEUE_GROUP};
 use delivery::GroupState;
 use kafka_wire::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember};
@@ -117,7 +117,9 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             ..DeleteGroupsResponse::default()
         },
         move |broker, asking| {
-            let check = |name: &Str| asking.check_group(AclOperation::Delete, name);
+            // That of all queues is made again with its next member; what is not a share group was so called before that was refused.
+            let deletable = |name: &Str| **name != *QUEUE_GROUP || asking.administers();
+            let check = |name: &Str| if deletable(name) { asking.check_group(AclOperation::Delete, name) } else { Err(ErrorCode::GroupAuthorizationFailed) };
             let checked: Vec<(&Str, Result<(), ErrorCode>)> = once(&request.groups_names, |name| name).map(|(name, _)| (name, check(name))).collect();
             let allowed: Vec<&str> = checked.iter().filter(|(_, checked)| checked.is_ok()).map(|(name, _)| name.as_str()).collect();
             let mut deleted = broker.delete_groups(&allowed).into_iter();

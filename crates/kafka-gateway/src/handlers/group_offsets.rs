@@ -21,7 +21,7 @@ use types::{PartitionIndex, TopicId};
 use uuid::Uuid;
 
 use super::{NO_ROOM, Outcome, Wait, control};
-use crate::access::Asking;
+use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
 use crate::body::Body;
 use crate::error_code::{of_append, of_group};
@@ -50,7 +50,7 @@ pub(crate) fn commit(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let broker = &context.gateway.broker;
     let by_id = context.version >= 10;
     let asking = context.asking();
-    let member = asking.check_group(AclOperation::Read, &request.group_id);
+    let member = asking.check_consumers(AclOperation::Read, &request.group_id);
     let mut response = OffsetCommitResponse::default();
     let mut items = Vec::new();
     for topic in &request.topics {
@@ -105,7 +105,7 @@ fn submit_commit(
     items: Vec<(usize, usize, Commit)>,
     context: &mut Context<'_>,
 ) -> Outcome {
-    if items.is_empty() && context.asking().check_group(AclOperation::Read, &request.group_id).is_err() {
+    if items.is_empty() && context.asking().check_consumers(AclOperation::Read, &request.group_id).is_err() {
         return Outcome::answer(response);
     }
     let (places, commits): (Vec<(usize, usize)>, Vec<Commit>) =
@@ -283,7 +283,8 @@ fn fetch_group(
         let name = if by_id { broker.topic_by_id(TopicId(topic.topic_id)).map(|known| known.name.clone()) } else { Some(topic.name.to_string()) };
         let denied = name.as_ref().and_then(|name| asking.check_topic(AclOperation::Describe, name).err());
         let one = |index: &i32| match (&name, u32::try_from(*index)) {
-            _ if denied.is_some() => fetched(*index, None, denied),
+            // Of a topic that is not there nothing was committed, which is no error.
+            _ if denied.is_some() => fetched(*index, None, denied.filter(|code| *code != HIDDEN)),
             (None, _) => fetched(*index, None, Some(ErrorCode::UnknownTopicId)),
             (Some(name), Ok(partition)) if unstable(name, partition) => fetched(*index, None, Some(ErrorCode::UnstableOffsetCommit)),
             (Some(name), Ok(partition)) => fetched(*index, groups.offset(&group.group_id, name, partition), None),
@@ -318,13 +319,13 @@ fn subscribed(broker: &Broker, group: &str) -> HashSet<String> {
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = OffsetDeleteRequest::decode(reader, context.version)?;
-    if let Err(code) = context.asking().check_group(AclOperation::Delete, &request.group_id) {
+    if let Err(code) = context.asking().check_consumers(AclOperation::Delete, &request.group_id) {
         return Ok(Outcome::answer(OffsetDeleteResponse { error_code: code.code(), ..OffsetDeleteResponse::default() }));
     }
     let acting = context.acting("OffsetDelete");
     let busy = || OffsetDeleteResponse { error_code: ErrorCode::CoordinatorNotAvailable.code(), ..OffsetDeleteResponse::default() };
     Ok(control(context, busy, move |broker, asking| {
-        if let Err(code) = asking.check_group(AclOperation::Delete, &request.group_id) {
+        if let Err(code) = asking.check_consumers(AclOperation::Delete, &request.group_id) {
             return OffsetDeleteResponse { error_code: code.code(), ..OffsetDeleteResponse::default() };
         }
         let denied = super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.name));
@@ -338,7 +339,7 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         // What members say is taken apart once, however many topics are named.
         let said = subscribed(broker, &request.group_id);
         let mut there = Vec::new();
-        for topic in request.topics.iter().filter(|topic| !denied.contains(&topic.name)) {
+        for topic in request.topics.iter().filter(|topic| !denied.contains_key(&topic.name)) {
             let Some(known) = broker.topic(&topic.name) else { continue };
             let reads = broker.groups().consumers_read(&request.group_id, &topic.name).unwrap_or_else(|| said.contains(&*topic.name));
             let partitions = topic.partitions.iter().filter_map(|partition| super::fetch::index(partition.partition_index));
@@ -354,10 +355,10 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         let topics = request.topics.iter().map(|topic| {
             let partitions = topic.partitions.iter().map(|partition| {
                 let place = u32::try_from(partition.partition_index).ok().map(|index| (&*topic.name, index));
-                let outcome = match place.and_then(|place| outcomes.get(&place)) {
-                    _ if denied.contains(&topic.name) => Err(ErrorCode::TopicAuthorizationFailed),
-                    Some(outcome) => *outcome,
-                    None => Err(ErrorCode::UnknownTopicOrPartition),
+                let outcome = match (denied.get(&topic.name), place.and_then(|place| outcomes.get(&place))) {
+                    (Some(code), _) => Err(*code),
+                    (None, Some(outcome)) => *outcome,
+                    (None, None) => Err(ErrorCode::UnknownTopicOrPartition),
                 };
                 OffsetDeleteResponsePartition {
                     partition_index: partition.partition_index,

@@ -176,7 +176,7 @@ fn owned(bytes: &Bytes) -> Bytes {
 
 pub(crate) fn join(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = JoinGroupRequest::decode(reader, context.version)?;
-    if let Err(code) = context.asking().check_group(AclOperation::Read, &request.group_id) {
+    if let Err(code) = context.asking().check_consumers(AclOperation::Read, &request.group_id) {
         return Ok(Outcome::answer(JoinGroupResponse { error_code: code.code(), ..JoinGroupResponse::default() }));
     }
     context.spoken.speak(&request.group_id);
@@ -188,6 +188,7 @@ pub(crate) fn join(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         member_id: request.member_id.to_string(),
         client_id: context.client_id.to_owned(),
         host: format!("/{}", context.peer.ip().to_canonical()),
+        user: context.name().unwrap_or_default().to_owned(),
         protocol_type: request.protocol_type.to_string(),
         protocols: request.protocols.iter().map(|one| (one.name.to_string(), owned(&one.metadata))).collect(),
         session_timeout,
@@ -203,7 +204,7 @@ pub(crate) fn join(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 
 pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = SyncGroupRequest::decode(reader, context.version)?;
-    if let Err(code) = context.asking().check_group(AclOperation::Read, &request.group_id) {
+    if let Err(code) = context.asking().check_consumers(AclOperation::Read, &request.group_id) {
         return Ok(Outcome::answer(SyncGroupResponse { error_code: code.code(), ..SyncGroupResponse::default() }));
     }
     if context.version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
@@ -224,7 +225,7 @@ pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = HeartbeatRequest::decode(reader, context.version)?;
-    if let Err(code) = context.asking().check_group(AclOperation::Read, &request.group_id) {
+    if let Err(code) = context.asking().check_consumers(AclOperation::Read, &request.group_id) {
         return Ok(Outcome::answer(HeartbeatResponse { error_code: code.code(), ..HeartbeatResponse::default() }));
     }
     context.spoken.speak(&request.group_id);
@@ -251,7 +252,7 @@ fn left(member: LeaveMember, outcome: Result<(), GroupError>) -> MemberResponse 
 
 pub(crate) fn leave(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = LeaveGroupRequest::decode(reader, context.version)?;
-    if let Err(code) = context.asking().check_group(AclOperation::Read, &request.group_id) {
+    if let Err(code) = context.asking().check_consumers(AclOperation::Read, &request.group_id) {
         return Ok(Outcome::answer(LeaveGroupResponse { error_code: code.code(), ..LeaveGroupResponse::default() }));
     }
     let members: Vec<LeaveMember> = if context.version >= 3 {

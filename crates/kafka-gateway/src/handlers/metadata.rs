@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::mutations::{Mutations, NEVER_STRICT};
 use super::{Outcome, control, once};
-use crate::access::{Asking, NO_OPERATIONS};
+use crate::access::{Asking, HIDDEN, NO_OPERATIONS};
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_create;
 use crate::gateway::Gateway;
@@ -43,11 +43,14 @@ enum Leave {
     Seen(i32),
     /// Nothing but that.
     Hidden,
+    /// Not even that: for whoever asks it is not there.
+    Absent,
 }
 
 fn leave(asking: &Asking<'_>, operations: bool, name: &str) -> Leave {
     match asking.check_topic(AclOperation::Describe, name) {
         Ok(()) => Leave::Seen(asking.operations(operations, AclResource::Topic, name)),
+        Err(HIDDEN) => Leave::Absent,
         Err(_) => Leave::Hidden,
     }
 }
@@ -74,7 +77,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         let asking = asking.quietly();
         let seen = |topic: &Arc<Topic>| match leave(&asking, operations, &topic.name) {
             Leave::Seen(operations) => Some(describe(broker, topic, operations)),
-            Leave::Hidden => None,
+            Leave::Hidden | Leave::Absent => None,
         };
         let topics = broker.topics();
         return Ok(Outcome::answer(frame.response(gateway, topics.iter().filter_map(seen))));
@@ -151,7 +154,7 @@ fn missing(broker: &Broker, asking: &Asking<'_>, asked: &[(Asked, Leave)]) -> (V
     let (mut wishes, mut denied) = (Vec::new(), HashSet::new());
     for (asked, leave) in asked {
         let Asked::Name(name) = asked else { continue };
-        if matches!(leave, Leave::Hidden) || broker.topic(name).is_some() || check_topic_name(name).is_err() {
+        if matches!(leave, Leave::Hidden | Leave::Absent) || broker.topic(name).is_some() || check_topic_name(name).is_err() {
             continue;
         }
         if all || asking.check_topic(AclOperation::Create, name).is_ok() {
@@ -165,7 +168,8 @@ fn missing(broker: &Broker, asking: &Asking<'_>, asked: &[(Asked, Leave)]) -> (V
 
 fn look_up(broker: &Broker, (asked, leave): &(Asked, Leave), instead: Option<ErrorCode>) -> MetadataResponseTopic {
     let operations = match leave {
-        Leave::Seen(operations) => *operations,
+        Leave::Seen(operations) => Some(*operations),
+        Leave::Absent => None,
         Leave::Hidden => {
             let (name, topic_id) = match asked {
                 Asked::Name(name) => (Some(name.clone()), Uuid::nil()),
@@ -179,7 +183,7 @@ fn look_up(broker: &Broker, (asked, leave): &(Asked, Leave), instead: Option<Err
         Asked::Name(name) => broker.topic(name),
         Asked::Id(id) => broker.topic_by_id(TopicId(*id)),
     };
-    if let Some(topic) = found {
+    if let (Some(topic), Some(operations)) = (found, operations) {
         return describe(broker, &topic, operations);
     }
     match asked {

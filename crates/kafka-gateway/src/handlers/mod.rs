@@ -141,13 +141,13 @@ fn once<'a, T, K: std::hash::Hash + Eq + ?Sized + 'a>(items: &'a [T], key: impl 
     firsts.into_iter().map(move |(item, name)| (item, counts[name] > 1))
 }
 
-/// Those of the topics that whoever asks may not do this with.
+/// Those of the topics that whoever asks may not do this with, and what he is told of them.
 fn denied_topics<'a>(
     asking: &Asking<'_>,
     operation: broker::AclOperation,
     names: impl Iterator<Item = &'a kafka_wire::Str>,
-) -> hashbrown::HashSet<kafka_wire::Str> {
-    names.filter(|name| asking.check_topic(operation, name).is_err()).cloned().collect()
+) -> hashbrown::HashMap<kafka_wire::Str, ErrorCode> {
+    names.filter_map(|name| Some((name.clone(), asking.check_topic(operation, name).err()?))).collect()
 }
 
 type Handle = fn(&mut Reader, &mut Context<'_>) -> Result<Outcome, DecodeError>;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{AclOperation, Broker, Log};
+use broker::{AclOperation, Broker, Log, PartitionsError, Topic};
 use hashbrown::HashMap;
 use kafka_wire::create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic, CreatePartitionsTopicResult};
 use kafka_wire::delete_records::{
@@ -16,7 +16,7 @@ use types::{LogId, Offset, Term};
 
 use super::mutations::{EXCEEDED, Mutations};
 use super::{Outcome, control};
-use crate::access::Asking;
+use crate::access::{Asking, HIDDEN};
 use crate::error_code::{of_append, of_partitions};
 use crate::session::Context;
 
@@ -64,8 +64,15 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                 if twice {
                     return Err((ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned()));
                 }
-                asking.check_topic(AclOperation::Alter, &topic.name).map_err(|code| (code, "Topic authorization failed.".to_owned()))?;
-                check_assignments(broker, topic).map_err(|message| (ErrorCode::InvalidReplicaAssignment, message.to_owned()))
+                let leave = asking.check_topic(AclOperation::Alter, &topic.name);
+                if let Err(code) = leave
+                    && code != HIDDEN
+                {
+                    return Err((code, "Topic authorization failed.".to_owned()));
+                }
+                let known = broker.topic(&topic.name).filter(|_| leave.is_ok());
+                check_assignments(broker, known.as_deref(), topic).map_err(|message| (ErrorCode::InvalidReplicaAssignment, message.to_owned()))?;
+                leave.map_err(|_| (of_partitions(&PartitionsError::UnknownTopic), PartitionsError::UnknownTopic.to_string()))
             };
             let checked: Vec<(&CreatePartitionsTopic, Checked)> =
                 super::once(&request.topics, |topic| &topic.name).map(|one| (one.0, check(one))).collect();
@@ -90,9 +97,9 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
 }
 
 /// Refuses replicas that one node cannot hold, and lists that do not fit the increase.
-fn check_assignments(broker: &Broker, topic: &CreatePartitionsTopic) -> Result<(), &'static str> {
+fn check_assignments(broker: &Broker, known: Option<&Topic>, topic: &CreatePartitionsTopic) -> Result<(), &'static str> {
     let Some(assignments) = &topic.assignments else { return Ok(()) };
-    let have = broker.topic(&topic.name).map_or(0, |known| known.logs().len());
+    let have = known.map_or(0, |known| known.logs().len());
     if topic.count > have as i32 && assignments.len() != topic.count as usize - have {
         return Err("There is not one assignment for each new partition");
     }
@@ -133,18 +140,18 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
     let run = move |on: Option<(&Arc<Broker>, &Asking<'_>)>| {
         let broker = on.map(|(broker, _)| broker);
         let denied = on.map(|(_, asking)| super::denied_topics(asking, AclOperation::Delete, request.topics.iter().map(|topic| &topic.name)));
-        let is_denied = |topic: &Str| denied.as_ref().is_some_and(|denied| denied.contains(topic));
+        let denied = |topic: &Str| denied.as_ref().and_then(|denied| denied.get(topic).copied());
         let starts = request.topics.iter().map(|topic| {
             let known = broker.and_then(|broker| broker.topic(&topic.name));
             let queue = broker.zip(known.as_ref()).and_then(|(broker, known)| broker.queue_on(known)).is_some_and(|queue| !queue.is_attached() && !queue.is_stream());
             let refused = queue || known.as_ref().is_some_and(|known| known.config().compacted_only);
             let start = |partition: &DeleteRecordsPartition| {
                 let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
-                match broker {
-                    _ if is_denied(&topic.name) => Err(ErrorCode::TopicAuthorizationFailed),
-                    None => Err(ErrorCode::RequestTimedOut),
-                    Some(_) if refused => Err(ErrorCode::PolicyViolation),
-                    Some(_) => new_start(log, partition.offset),
+                match (denied(&topic.name), broker) {
+                    (Some(code), _) => Err(code),
+                    (None, None) => Err(ErrorCode::RequestTimedOut),
+                    (None, Some(_)) if refused => Err(ErrorCode::PolicyViolation),
+                    (None, Some(_)) => new_start(log, partition.offset),
                 }
             };
             topic.partitions.iter().map(start).collect::<Vec<_>>()

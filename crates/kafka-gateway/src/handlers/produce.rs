@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use types::{ConnectionId, LogId, TopicId};
 
 use super::{Outcome, Wait};
+use crate::access::HIDDEN;
 use crate::body::{Body, Silence};
 use crate::error_code::{of_append, of_transaction};
 use crate::session::{Context, ShardContext};
@@ -162,7 +163,7 @@ impl ProduceWait {
         let unknown = if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
         let whole = whole.or_else(|| {
             let name = if by_id { topic.as_ref()?.name.as_str() } else { &*data.name };
-            context.asking().check_found(AclOperation::Write, name, topic.as_deref()).err()
+            context.asking().check_found(AclOperation::Write, name, topic.as_deref()).err().map(|code| if code == HIDDEN { unknown } else { code })
         });
         let at = self.response.responses.len();
         self.response.responses.push(TopicProduceResponse {

@@ -42,14 +42,14 @@ pub(crate) fn elect_leaders(reader: &mut Reader, context: &mut Context<'_>) -> R
     response.error_code = leave.err().map_or(response.error_code, ErrorCode::code);
     // Asked for all partitions, those that need no election are left out, and that is all of them.
     for topic in request.topic_partitions.unwrap_or_default() {
-        let known = context.gateway.broker.topic(&topic.topic);
+        let known = context.asking().topic_for(AclOperation::Alter, &topic.topic);
         let one = |partition: &i32| {
-            let there = has(known.as_deref(), *partition);
-            let code = match there {
+            let code = match &known {
                 _ if leave.is_err() => ErrorCode::ClusterAuthorizationFailed,
                 _ if !possible => ErrorCode::InvalidRequest,
-                true => ErrorCode::ElectionNotNeeded,
-                false => ErrorCode::UnknownTopicOrPartition,
+                Err(code) => *code,
+                Ok(known) if has(known.as_deref(), *partition) => ErrorCode::ElectionNotNeeded,
+                Ok(_) => ErrorCode::UnknownTopicOrPartition,
             };
             let error_message = Some(code.name().into());
             PartitionResult { partition_id: *partition, error_code: code.code(), error_message, ..Default::default() }
@@ -68,15 +68,16 @@ pub(crate) fn alter_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> 
     for dir in request.dirs {
         let journal = (0..broker.journals().len()).find(|number| *dir.path == format!("journal-{number}"));
         for topic in dir.topics {
-            let known = broker.topic(&topic.name);
+            let known = context.asking().topic_for(AclOperation::Alter, &topic.name);
             let one = |partition: &i32| {
-                let log = known.as_ref().and_then(|known| known.log(index(*partition)?));
+                let log = known.as_ref().map(|known| known.as_ref().and_then(|known| known.log(index(*partition)?)));
                 let code = match log {
                     _ if leave.is_err() => leave.err().map_or(0, ErrorCode::code),
                     _ if journal.is_none() => ErrorCode::LogDirNotFound.code(),
-                    None => ErrorCode::UnknownTopicOrPartition.code(),
-                    Some(log) if journal == Some(broker.journal_number(log.id())) => 0,
-                    Some(_) => ErrorCode::LogDirNotFound.code(),
+                    Err(code) => code.code(),
+                    Ok(None) => ErrorCode::UnknownTopicOrPartition.code(),
+                    Ok(Some(log)) if journal == Some(broker.journal_number(log.id())) => 0,
+                    Ok(Some(_)) => ErrorCode::LogDirNotFound.code(),
                 };
                 AlterReplicaLogDirPartitionResult { partition_index: *partition, error_code: code, ..Default::default() }
             };
@@ -127,9 +128,10 @@ pub(crate) fn describe_quorum(reader: &mut Reader, context: &mut Context<'_>) ->
 }
 
 /// Only the one node can hold a replica, and it does already.
-fn reassign(partition: &ReassignablePartition, known: Option<&Topic>, node: i32) -> ReassignablePartitionResponse {
+fn reassign(partition: &ReassignablePartition, known: Result<Option<&Topic>, ErrorCode>, node: i32) -> ReassignablePartitionResponse {
     let refusal = match &partition.replicas {
-        _ if !has(known, partition.partition_index) => {
+        _ if known.is_err() => known.err().map(|code| (code, code.name())),
+        _ if !has(known.unwrap_or_default(), partition.partition_index) => {
             Some((ErrorCode::UnknownTopicOrPartition, "This server does not host this topic-partition."))
         }
         None => Some((ErrorCode::NoReassignmentInProgress, "No partition reassignment is in progress.")),
@@ -167,8 +169,9 @@ pub(crate) fn alter_reassignments(reader: &mut Reader, context: &mut Context<'_>
     }
     let broker = &context.gateway.broker;
     let responses = request.topics.into_iter().map(|topic| {
-        let known = broker.topic(&topic.name);
-        let one = |partition| reassign(partition, known.as_deref(), broker.node_id().0);
+        let known = context.asking().topic_for(AclOperation::Alter, &topic.name);
+        let known = known.as_ref().map(Option::as_deref).map_err(|code| *code);
+        let one = |partition| reassign(partition, known, broker.node_id().0);
         ReassignableTopicResponse { partitions: topic.partitions.iter().map(one).collect(), name: topic.name, ..Default::default() }
     });
     Ok(Outcome::answer(AlterPartitionReassignmentsResponse {

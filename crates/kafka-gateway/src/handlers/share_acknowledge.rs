@@ -12,7 +12,7 @@ use types::TopicId;
 use uuid::Uuid;
 
 use super::{Outcome, Wait};
-use crate::access::Asking;
+use crate::access::{Asking, HIDDEN};
 use crate::body::Body;
 use crate::session::Context;
 use crate::share_sessions::{Asker, CLOSE, OPEN};
@@ -104,7 +104,8 @@ impl Sayer<'_> {
     /// Does all that is said of one partition, or nothing; `asker` waits until it is durable.
     pub fn say(&self, topic: Uuid, partition: i32, said: &[Said<'_>], asker: &Arc<Acknowledgement>) -> Result<(), ErrorCode> {
         let found = self.broker.topic_by_id(TopicId(topic)).ok_or(ErrorCode::UnknownTopicId)?;
-        self.asking.check_topic(AclOperation::Read, &found.name)?;
+        let leave = self.asking.check_topic(AclOperation::Read, &found.name);
+        leave.map_err(|code| if code == HIDDEN { ErrorCode::UnknownTopicId } else { code })?;
         let index = super::fetch::index(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         found.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         let Some(shared) = self.broker.subscriptions().get(self.group, found.id, index.0) else {

@@ -25,7 +25,7 @@ use super::fetch::{limited, visible_end};
 use super::share_acknowledge::{Said, Sayer};
 use super::share_batches::{Giving, give};
 use super::{Outcome, Wait};
-use crate::access::Asking;
+use crate::access::{Asking, HIDDEN};
 use crate::body::Body;
 use crate::error_code::of_read;
 use crate::pinned::BLOCK_BYTES;
@@ -66,6 +66,8 @@ struct ShareFetchWait {
     consumer: ConsumerId,
     rules: ShareRules,
     worked: Vec<Worked>,
+    /// As of which answers it is noted what may be read (`Asking::stamp`).
+    judged: u64,
     start: usize,
     /// Ends the session: nothing is fetched.
     closes: bool,
@@ -147,6 +149,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
     let group = named(&request.group_id).ok_or(ErrorCode::InvalidRequest)?;
     let member = named(&request.member_id).ok_or(ErrorCode::InvalidRequest)?;
     let asking = context.asking();
+    let judged = asking.stamp();
     asking.check_group(AclOperation::Read, &group)?;
     let by_record = check(request)?;
     let broker = &context.gateway.broker;
@@ -191,6 +194,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         session,
         consumer,
         worked,
+        judged,
         start,
         closes,
         acknowledging: true,
@@ -216,7 +220,8 @@ fn may_read(broker: &Broker, asking: &Asking<'_>, topic: Uuid) -> Result<(), Err
     if !asking.is_limited() {
         return Ok(());
     }
-    broker.topic_by_id(TopicId(topic)).map_or(Ok(()), |topic| asking.check_found(AclOperation::Read, &topic.name, Some(&topic)))
+    let leave = broker.topic_by_id(TopicId(topic)).map_or(Ok(()), |topic| asking.check_found(AclOperation::Read, &topic.name, Some(&topic)));
+    leave.map_err(|code| if code == HIDDEN { ErrorCode::UnknownTopicId } else { code })
 }
 
 /// The subscription of a group to a partition, made if it is not there; `None`: it is being made.
@@ -251,11 +256,11 @@ impl ShareFetchWait {
         for step in 0..self.worked.len() {
             let at = (self.start + step) % self.worked.len();
             urgent |= self.worked[at].code.is_some();
-            if self.closes || self.records_left == 0 || self.bytes >= self.max_bytes || !self.worked[at].acquired.is_empty() {
+            if self.closes || self.records_left == 0 || self.bytes >= self.max_bytes || !self.worked[at].acquired.is_empty() || self.worked[at].code.is_some() {
                 continue;
             }
             let Some(shared) = self.find(at, &broker) else {
-                self.held_back = self.worked[at].code.is_none().then(|| context.now + HOLD_BACK);
+                self.held_back = Some(context.now + HOLD_BACK);
                 continue;
             };
             let sharing = broker.sharing(&shared, &self.rules);
@@ -419,6 +424,18 @@ impl ShareFetchWait {
         self.reading.as_ref().is_some_and(|shared| shared.is_reading())
     }
 
+    /// It may have waited for long, and a topic may be a queue by now.
+    fn judge_again(&mut self, context: &Context<'_>) {
+        let asking = context.asking();
+        let stamp = asking.stamp();
+        if self.judged != stamp {
+            self.judged = stamp;
+            for one in self.worked.iter_mut().filter(|one| one.code.is_none() && one.acquired.is_empty()) {
+                one.code = may_read(&context.gateway.broker, &asking, one.topic).err();
+            }
+        }
+    }
+
     fn watch(&mut self, context: &mut Context<'_>) {
         self.watching = true;
         for shared in self.worked.iter().filter_map(|worked| worked.shared.as_ref()) {
@@ -503,6 +520,7 @@ impl Wait for ShareFetchWait {
         if self.held_back.is_some_and(|until| context.now < until) {
             return None;
         }
+        self.judge_again(context);
         self.unpack = UnpackRoom::TURN;
         self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
         if self.held_back.is_some() {

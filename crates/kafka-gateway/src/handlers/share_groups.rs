@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{AclOperation, AclResource, Broker};
+use broker::{AclOperation, AclResource, Broker, QUEUE_GROUP};
 use delivery::{GroupError, HeartbeatAnswer, ShareHeartbeat};
 use kafka_wire::share_group_describe::{
     self, DescribedGroup, Member, ShareGroupDescribeRequest, ShareGroupDescribeResponse, TopicPartitions,
@@ -12,7 +12,8 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 
 use super::{NO_ROOM, Outcome};
-use super::consumer_groups::{TOPICS_HIDDEN, check_member, check_names, may_see, named, partitions_by_id, told};
+use super::consumer_groups::{TOPICS_HIDDEN, check_names, may_see, named, partitions_by_id, subscribed, told};
+use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_group;
 use crate::session::Context;
@@ -62,6 +63,21 @@ fn respond(outcome: Result<HeartbeatAnswer, (ErrorCode, String)>) -> ShareGroupH
     }
 }
 
+/// May whoever asks be a member, and know of the topics that he subscribes to? Of the group of all queues he is one for queues.
+///
+/// # Errors
+/// `GroupAuthorizationFailed`, `TopicAuthorizationFailed`.
+fn check_member<'a>(asking: &Asking<'_>, group: &str, mut topics: impl Iterator<Item = &'a Str>) -> Result<(), ErrorCode> {
+    asking.check_group(AclOperation::Read, group)?;
+    let is_queue = |topic: &str| asking.broker.topic(topic).is_some_and(|topic| asking.broker.queue_on(&topic).is_some());
+    topics.try_for_each(|topic| match asking.check_topic(AclOperation::Describe, topic) {
+        Ok(()) if group != QUEUE_GROUP || is_queue(topic) => Ok(()),
+        Err(HIDDEN) if group != QUEUE_GROUP => Ok(()),
+        Ok(()) | Err(HIDDEN) => Err(ErrorCode::GroupAuthorizationFailed),
+        Err(code) => Err(code),
+    })
+}
+
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ShareGroupHeartbeatRequest::decode(reader, context.version)?;
     if let Err(rule) = check(&request) {
@@ -74,7 +90,7 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         member_id: request.member_id.to_string(),
         epoch: request.member_epoch,
         rack: request.rack_id.map(|rack| rack.to_string()),
-        topics: request.subscribed_topic_names.map(|names| names.iter().map(ToString::to_string).collect()),
+        topics: request.subscribed_topic_names.map(|names| subscribed(&context.asking(), &names)),
         client_id: context.client_id.to_owned(),
         host: format!("/{}", context.peer.ip().to_canonical()),
     };

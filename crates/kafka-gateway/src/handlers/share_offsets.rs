@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use broker::{AclOperation, Broker, SharedSubscription, Topic};
+use broker::{AclOperation, Broker, QUEUE_GROUP, SharedSubscription, Topic};
 use hashbrown::{HashMap, HashSet};
 use kafka_wire::alter_share_group_offsets::{
     AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsResponse, AlterShareGroupOffsetsResponsePartition,
@@ -21,6 +21,7 @@ use types::{Offset, PartitionIndex, TopicId};
 
 use super::fetch::{index, visible_end};
 use super::{Outcome, control, once};
+use crate::access::HIDDEN;
 use crate::session::Context;
 
 /// An offset or a lag that is not known.
@@ -138,7 +139,7 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         }
         let denied = super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
         // A group without members is made by giving it offsets, as Kafka does: who may give it none makes none.
-        let all_denied = request.topics.iter().all(|topic| denied.contains(&topic.topic_name));
+        let all_denied = request.topics.iter().all(|topic| denied.get(&topic.topic_name).is_some_and(|code| *code != HIDDEN));
         if !all_denied && let Err(error) = broker.make_share_group(&request.group_id) {
             return failed(crate::error_code::of_group(error));
         }
@@ -151,7 +152,7 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         let known: HashMap<&Str, Option<Arc<Topic>>> = request.topics.iter().map(|topic| (&topic.topic_name, broker.topic(&topic.topic_name))).collect();
         let (mut outcomes, mut moved, mut starts) = (HashMap::new(), Vec::new(), Vec::new());
         for (place @ (topic, _), wish) in last {
-            let denied = if denied.contains(topic) { Err(ErrorCode::TopicAuthorizationFailed) } else { Ok(()) };
+            let denied = denied.get(topic).map_or(Ok(()), |code| Err(*code));
             match denied.and_then(|()| new_start(broker, &request.group_id, known[topic].as_ref(), wish)) {
                 Ok(start) => {
                     moved.push(place);
@@ -169,7 +170,8 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
                 AlterShareGroupOffsetsResponsePartition { partition_index: one.partition_index, error_code, ..Default::default() }
             };
             let partitions = topic.partitions.iter().map(of).collect();
-            let topic_id = known[&topic.topic_name].as_ref().map(|known| known.id.0).unwrap_or_default();
+            let seen = known[&topic.topic_name].as_ref().filter(|_| denied.get(&topic.topic_name) != Some(&HIDDEN));
+            let topic_id = seen.map(|known| known.id.0).unwrap_or_default();
             AlterShareGroupOffsetsResponseTopic { topic_name: topic.topic_name.clone(), topic_id, partitions, ..Default::default() }
         });
         let response = AlterShareGroupOffsetsResponse { responses: responses.collect(), ..AlterShareGroupOffsetsResponse::default() };
@@ -192,7 +194,8 @@ fn new_start(
     let topic = topic.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let partition = index(wish.partition_index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let log = topic.log(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    if broker.is_queue_of(group, topic) {
+    // The group of all queues works on nothing else.
+    if group == QUEUE_GROUP || broker.is_queue_of(group, topic) {
         return Err(ErrorCode::PolicyViolation);
     }
     let offset = u64::try_from(wish.start_offset).map_err(|_| ErrorCode::InvalidRequest)?.max(log.start().0);
@@ -218,8 +221,8 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             return failed(code);
         }
         let check = |name: &Str| {
-            if denied.contains(name) {
-                return Err((uuid::Uuid::nil(), ErrorCode::TopicAuthorizationFailed));
+            if let Some(code) = denied.get(name) {
+                return Err((uuid::Uuid::nil(), *code));
             }
             let known = broker.topic(name).ok_or((uuid::Uuid::nil(), ErrorCode::UnknownTopicOrPartition))?;
             if broker.is_queue_of(&request.group_id, &known) { Err((known.id.0, ErrorCode::PolicyViolation)) } else { Ok(known.id) }

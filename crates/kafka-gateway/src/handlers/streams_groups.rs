@@ -15,7 +15,7 @@ use kafka_wire::streams_group_heartbeat::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
-use super::consumer_groups::{TOPICS_HIDDEN, check_member, may_see};
+use super::consumer_groups::{TOPICS_HIDDEN, may_see};
 use super::{NO_ROOM, Outcome, Wait};
 use crate::access::Asking;
 use crate::answer_room::AnswerRoom;
@@ -167,14 +167,6 @@ fn tasks_of(tasks: &[streams_group_heartbeat::TaskIds]) -> Tasks {
 }
 
 fn beat_of(request: StreamsGroupHeartbeatRequest, context: &Context<'_>) -> Result<StreamsHeartbeat, Refusal> {
-    // The names in a topology are looked at first, as Kafka does.
-    if let Some(topology) = &request.topology {
-        let one = |one: &streams_group_heartbeat::Subtopology| -> Result<(), Refusal> {
-            let internal = one.repartition_source_topics.iter().chain(&one.state_changelog_topics).map(|topic| &topic.name);
-            one.source_topics.iter().chain(&one.repartition_sink_topics).chain(internal).try_for_each(|name| named(name).map(drop))
-        };
-        topology.subtopologies.iter().try_for_each(one)?;
-    }
     check_supported(&request)?;
     check(&request)?;
     let owned = match (&request.active_tasks, &request.standby_tasks) {
@@ -195,6 +187,7 @@ fn beat_of(request: StreamsGroupHeartbeatRequest, context: &Context<'_>) -> Resu
         shutdown: request.shutdown_application,
         client_id: context.client_id.to_owned(),
         host: format!("/{}", context.peer.ip().to_canonical()),
+        user: context.name().unwrap_or_default().to_owned(),
     })
 }
 
@@ -206,7 +199,15 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         let internal = one.repartition_source_topics.iter().chain(&one.state_changelog_topics).map(|topic| &topic.name);
         one.source_topics.iter().chain(&one.repartition_sink_topics).chain(internal)
     });
-    if let Err(code) = check_member(&context.asking(), &group, named) {
+    let named: Vec<&Str> = named.collect();
+    // The names in a topology are looked at first, as Kafka does, and before it is looked up what they name.
+    if let Some(Err(refusal)) = named.iter().map(|name| self::named(name)).find(Result::is_err) {
+        return Ok(Outcome::answer(respond(Err(refusal))));
+    }
+    let asking = context.asking();
+    // Its tasks are made of the partitions of all of them: a queue that is hidden is refused, and not passed over.
+    let sees = |topic: &&Str| asking.check_topic(AclOperation::Describe, topic).map_err(|_| ErrorCode::TopicAuthorizationFailed);
+    if let Err(code) = asking.check_consumers(AclOperation::Read, &group).and_then(|()| named.iter().try_for_each(sees)) {
         return Ok(Outcome::answer(respond(Err((code, code.name().to_owned())))));
     }
     context.spoken.speak(&group);

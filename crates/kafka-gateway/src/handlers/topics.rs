@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use broker::{AclOperation, AclResource, Broker, CLUSTER, CreateError, CreateTopic, Source, Topic};
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use kafka_wire::create_topics::{
     CreatableTopic, CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse,
 };
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::configs::source_code;
 use super::mutations::{EXCEEDED, Mutations};
 use super::{Outcome, control, denied_topics, once};
-use crate::access::Asking;
+use crate::access::{Asking, HIDDEN};
 use crate::error_code::{of_append, of_create};
 use crate::session::Context;
 
@@ -35,12 +35,12 @@ struct Leave {
     /// He may not create them.
     denied: HashSet<Str>,
     /// He may not see their settings.
-    unseen: HashSet<Str>,
+    unseen: HashMap<Str, ErrorCode>,
 }
 
 /// May the caller create a topic of this name? Who may create topics of the cluster need not be named at each.
 fn may_create(asking: &Asking<'_>, all: bool, name: &str) -> bool {
-    all || asking.check_topic(AclOperation::Create, name).is_ok()
+    all || asking.may_by_entries(AclOperation::Create, AclResource::Topic, name)
 }
 
 /// May the caller create topics, whatever they are called?
@@ -61,7 +61,7 @@ impl Leave {
 
     /// Without what he may not see.
     fn shown(&self, made: CreatableTopicResult) -> CreatableTopicResult {
-        if !self.unseen.contains(&made.name) {
+        if !self.unseen.contains_key(&made.name) {
             return made;
         }
         let topic_config_error_code = ErrorCode::TopicAuthorizationFailed.code();
@@ -240,13 +240,15 @@ fn may_delete_all(asking: &Asking<'_>) -> bool {
     asking.quietly().may(AclOperation::Delete, AclResource::Cluster, CLUSTER)
 }
 
-/// If a topic may not be deleted: the name that may be told. `all`: entries let him delete all of them.
-fn denial(asking: &Asking<'_>, all: bool, (name, id): &AskedTopic) -> Option<Option<Str>> {
+/// What is said of a topic that may not be deleted. `all`: entries let him delete all of them.
+fn denial(asking: &Asking<'_>, all: bool, (name, id): &AskedTopic) -> Option<DeletableTopicResult> {
     let known = if name.is_none() { asking.broker.topic_by_id(TopicId(*id)) } else { None };
     let wanted: Str = name.clone().or_else(|| known.map(|topic| topic.name.as_str().into()))?;
     let allowed = if all { asking.check_queue(AclOperation::Delete, &wanted) } else { asking.check_topic(AclOperation::Delete, &wanted) };
-    if allowed.is_ok() {
-        return None;
+    match allowed {
+        Ok(()) => return None,
+        Err(HIDDEN) => return Some(deleted(name.clone(), *id, Some(unknown(name)))),
+        Err(_) => {}
     }
     let described = asking.quietly().check_topic(AclOperation::Describe, &wanted).is_ok();
     // Who may know that there is no such topic is told so.
@@ -254,7 +256,7 @@ fn denial(asking: &Asking<'_>, all: bool, (name, id): &AskedTopic) -> Option<Opt
         return None;
     }
     let seen = name.is_some() || described;
-    Some(seen.then_some(wanted))
+    Some(deleted(seen.then_some(wanted), *id, Some(ErrorCode::TopicAuthorizationFailed)))
 }
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -294,7 +296,7 @@ fn delete_all(broker: &Arc<Broker>, asked: &[AskedTopic], asking: &Asking<'_>) -
     let found: Vec<Result<Arc<Topic>, DeletableTopicResult>> = once(asked, |asked| asked)
         .map(|(one @ (name, id), twice)| match denial(asking, all, one) {
             _ if twice || name.is_none() == id.is_nil() => Err(invalid(name, *id)),
-            Some(told) => Err(deleted(told, *id, Some(ErrorCode::TopicAuthorizationFailed))),
+            Some(refused) => Err(refused),
             // By its name and by its id in one request: gone when it is named again.
             None => find_topic(broker, name.clone(), *id).and_then(|topic| {
                 let (code, new) = (unknown(name), named.insert(topic.id));

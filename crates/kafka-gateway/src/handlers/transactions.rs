@@ -220,10 +220,12 @@ fn add_one(request: &AddPartitionsToTxnTransaction, context: &Context<'_>) -> Re
 /// One code for all partitions, but for those that do not exist or may not be written.
 fn results(context: &Context<'_>, topics: &[AddPartitionsToTxnTopic], code: Option<ErrorCode>) -> Vec<AddPartitionsToTxnTopicResult> {
     let (broker, asking, alone) = (&context.gateway.broker, context.asking(), context.version < 4);
-    let denied = |topic: &str| check_topic(&asking, alone, topic).is_err();
+    let denied = |topic: &str| check_topic(&asking, alone, topic).err();
     let of = |topic: &Str, partition: i32| match code {
-        Some(ErrorCode::OperationNotAttempted) if denied(topic) => ErrorCode::TopicAuthorizationFailed.code(),
-        Some(ErrorCode::OperationNotAttempted) if log_of(broker, topic, partition).is_none() => ErrorCode::UnknownTopicOrPartition.code(),
+        Some(ErrorCode::OperationNotAttempted) => {
+            let missing = || log_of(broker, topic, partition).is_none().then_some(ErrorCode::UnknownTopicOrPartition);
+            denied(topic).or_else(missing).unwrap_or(ErrorCode::OperationNotAttempted).code()
+        }
         code => code.map_or(0, ErrorCode::code),
     };
     let one = |topic: &AddPartitionsToTxnTopic| AddPartitionsToTxnTopicResult {
@@ -246,7 +248,7 @@ pub(crate) fn add_offsets(reader: &mut Reader, context: &mut Context<'_>) -> Res
     let request = AddOffsetsToTxnRequest::decode(reader, context.version)?;
     let asking = context.asking();
     let leave = asking.check_transaction(AclOperation::Write, &request.transactional_id);
-    if let Err(code) = leave.and_then(|()| asking.check_group(AclOperation::Read, &request.group_id)) {
+    if let Err(code) = leave.and_then(|()| asking.check_consumers(AclOperation::Read, &request.group_id)) {
         return Ok(Outcome::answer(AddOffsetsToTxnResponse { error_code: code.code(), ..AddOffsetsToTxnResponse::default() }));
     }
     let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
@@ -328,7 +330,7 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
         TxnOffsetCommitResponse { topics, ..TxnOffsetCommitResponse::default() }
     };
     let leave = asking.check_transaction(AclOperation::Write, &request.transactional_id);
-    if let Err(code) = leave.and_then(|()| asking.check_group(AclOperation::Read, &request.group_id)) {
+    if let Err(code) = leave.and_then(|()| asking.check_consumers(AclOperation::Read, &request.group_id)) {
         return Ok(Outcome::answer(answer(Err(code), &[])));
     }
     let member = Committer {

@@ -450,6 +450,10 @@ impl Session {
                 gateway.broker.limits().note_refusal(LimitKind::UserConnections);
                 Refusal::new(user.name(), full, None)
             })?;
+            // From here on whoever deletes him finds this connection: what was done before is seen here. A token says who he is by itself.
+            if token.is_none() && gateway.broker.security().still_is(&user).is_none() {
+                return Err(Refusal::new(user.name(), Refused::Credentials, None));
+            }
             self.seen.set_user(user.name(), mechanism.name());
             sasl.known = Some(Known { user, mechanism, _seat: seat });
         }
@@ -561,7 +565,7 @@ impl Begun {
             return Verdict::Refused(Refusal::new(exchange.name(), Refused::Throttled, None));
         }
         let name = exchange.name().to_owned();
-        match exchange.finish(message) {
+        match exchange.finish(broker.security(), message) {
             Ok((user, last)) => match broker.security().authenticate_by_name(user.name(), peer) {
                 Ok(user) => Verdict::Done(user, last.into_bytes()),
                 Err(error) => Verdict::Refused(Refusal::new(&name, error, None)),

@@ -177,6 +177,23 @@ fn others_with_the_same_client_id_get_everything() {
     world.node.stop();
 }
 
+/// Client ids and addresses anybody at that host can have: what a member's connections are known by is who has logged in on them as well.
+#[test]
+fn another_user_with_the_same_client_id_gets_everything_at_once() {
+    let mut world = world();
+    let group = [("mainstem.filter", "key IN ('3', '7')"), ("mainstem.filter.client.ids", "a, test")];
+    for settings in [&group[..], &group[..1]] {
+        world.node.configure_group(GROUP, settings);
+        let other = world.node.connect();
+        world.node.set_certified(other, "CN=vic");
+        world.gets_everything(other);
+    }
+    world.node.configure_group(GROUP, &group);
+    let client = world.node.connect();
+    world.is_filtered(client);
+    world.node.stop();
+}
+
 #[test]
 fn a_member_in_doubt_is_asked_once_to_look_for_its_coordinator() {
     let mut world = world();

@@ -50,6 +50,40 @@ fn told(body: Bytes) -> SaslAuthenticateResponse {
     SaslAuthenticateResponse::decode(&mut flexible(AUTHENTICATE, body), AUTHENTICATE.1).expect("an answer")
 }
 
+/// What happens meanwhile, and what who began is told.
+type Change<'a> = (&'a dyn Fn(&Node), i16);
+
+/// The password is right when it is looked at, and the answer is on its way.
+#[test]
+fn a_login_ends_with_the_user_with_whom_it_began() {
+    let define = |node: &Node, password: &str, tags: &[&str]| {
+        let tags = Some(tags.iter().map(|tag| (*tag).to_owned()).collect());
+        let wish = UserWish { name: "alice".to_owned(), password: PasswordWish::Clear(password.to_owned()), tags, limits: None };
+        node.broker().put_user(wish).expect("taken");
+    };
+    let delete = |node: &Node| assert!(node.broker().delete_user("alice").expect("deleted"));
+    let again = |node: &Node| {
+        delete(node);
+        define(node, "wonder", &["administrator"]);
+    };
+    let (refused, let_in) = (ErrorCode::SaslAuthenticationFailed.code(), 0);
+    let changes: [Change<'_>; 4] = [(&|_| {}, let_in), (&delete, refused), (&again, refused), (&|node| define(node, "other", &[]), refused)];
+    for (number, (change, expected)) in changes.into_iter().enumerate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut node = node(folder.path());
+        let client = node.connect_to(rules(None));
+        assert_eq!(handshake(&mut node, client, "PLAIN"), 0);
+        send_token(&mut node, client, b"\0alice\0wonder");
+        let events = node.arrived(1);
+        change(&node);
+        node.hand_out(events);
+        node.advance(DELAY);
+        let (_, body) = node.answer(client);
+        assert_eq!(told(body).error_code, expected, "change {number}");
+        node.stop();
+    }
+}
+
 fn ask(node: &mut Node, client: usize) -> Result<(), CloseReason> {
     node.send(client, METADATA, 3, |writer| MetadataRequest::default().encode(writer, METADATA.1))
 }

@@ -18,6 +18,7 @@ mod node;
 mod offsets;
 mod one_journal;
 mod order;
+mod queue_group;
 mod queues;
 mod quotas;
 mod repeated;

@@ -209,7 +209,8 @@ impl Node {
 
     pub fn configure_group(&self, group: &str, settings: &[(&str, &str)]) {
         let overrides = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        self.broker.set_group_config(group, overrides).expect("settings of a group");
+        let change = broker::GroupChange { group: group.to_owned(), overrides, set: Vec::new() };
+        self.broker.set_group_configs(vec![change], None).pop().expect("an outcome").expect("settings of a group");
     }
 
 

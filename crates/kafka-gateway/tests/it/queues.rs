@@ -23,6 +23,8 @@ const DELETE: (i16, i16) = (20, 6);
 /// Of queue `pay` of virtual host `shop`.
 const QUEUE: &str = "shop~pay";
 const DENIED: i16 = 29;
+/// What is said of a queue to whoever has no permission for it: what is said where there is none.
+const ABSENT: i16 = 3;
 
 /// A node with that queue, and topic `t`.
 fn start(folder: &Path, settings: &[(&str, &str)]) -> Node {
@@ -88,19 +90,19 @@ fn a_queue_is_used_by_permissions_whatever_entries_say() {
         for (name, permissions) in [("CN=root", None), ("CN=reader", Some(["", "", "^pay$"])), ("CN=writer", Some(["", "^pay$", ""])), ("CN=eve", None)] {
             add(&node, name, permissions);
         }
-        for (name, reads, writes, sees) in [("CN=root", 0, 0, true), ("CN=reader", 0, DENIED, true), ("CN=writer", DENIED, 0, true), ("CN=eve", DENIED, DENIED, false)] {
+        for (name, reads, writes, sees) in [("CN=root", 0, 0, true), ("CN=reader", 0, DENIED, true), ("CN=writer", DENIED, 0, true), ("CN=eve", ABSENT, ABSENT, false)] {
             let client = connect(&mut node, Some(name));
             let found = (produce(&mut node, client, QUEUE), fetch(&mut node, client, QUEUE), listed(&mut node, client).contains(&QUEUE.to_owned()));
             assert_eq!(found, (writes, reads, sees), "{name} {settings:?}");
             assert_eq!((produce(&mut node, client, "t"), fetch(&mut node, client, "t")), (0, 0), "{name}: what is no queue is Kafka's");
         }
-        for name in ["CN=reader", "CN=writer", "CN=eve"] {
+        for (name, code) in [("CN=reader", DENIED), ("CN=writer", DENIED), ("CN=eve", ABSENT)] {
             let client = connect(&mut node, Some(name));
-            assert_eq!(delete(&mut node, client, QUEUE), DENIED, "{name}");
+            assert_eq!(delete(&mut node, client, QUEUE), code, "{name}");
         }
         // What is permitted now counts with the next request.
         let eve = connect(&mut node, Some("CN=eve"));
-        assert_eq!(fetch(&mut node, eve, QUEUE), DENIED);
+        assert_eq!(fetch(&mut node, eve, QUEUE), ABSENT);
         add(&node, "CN=eve", Some([".*", "", ".*"]));
         assert_eq!((fetch(&mut node, eve, QUEUE), produce(&mut node, eve, QUEUE)), (0, DENIED));
         assert_eq!(delete(&mut node, eve, QUEUE), 0);
@@ -141,7 +143,7 @@ fn a_deletion_is_judged_when_it_is_carried_out() {
         drop(release);
         let (_, body) = node.answer(eve);
         let response = DeleteTopicsResponse::decode(&mut flexible(DELETE, body), DELETE.1).expect("an answer");
-        assert_eq!(response.responses[0].error_code, DENIED, "{settings:?}");
+        assert_eq!(response.responses[0].error_code, ABSENT, "{settings:?}");
         assert!(vhost.queue(b"late").is_some());
         // What was a queue's when it came, and is nobody's any more, is only not there.
         let release = hold_the_controller(&node);
@@ -163,13 +165,13 @@ fn who_says_no_name_has_no_permissions_once_a_user_is_defined() {
         let client = connect(&mut node, None);
         assert_eq!((produce(&mut node, client, QUEUE), fetch(&mut node, client, QUEUE)), (0, 0), "no user is defined");
         add(&node, "CN=bob", None);
-        let code = if allowed { 0 } else { DENIED };
+        let code = if allowed { 0 } else { ABSENT };
         assert_eq!((produce(&mut node, client, QUEUE), fetch(&mut node, client, QUEUE)), (code, code), "{settings:?}");
         assert_eq!(listed(&mut node, client).contains(&QUEUE.to_owned()), allowed);
         assert_eq!((produce(&mut node, client, "t"), fetch(&mut node, client, "t")), (0, 0));
         node.stop();
     }
-    assert_eq!(DENIED, ErrorCode::TopicAuthorizationFailed.code());
+    assert_eq!((DENIED, ABSENT), (ErrorCode::TopicAuthorizationFailed.code(), ErrorCode::UnknownTopicOrPartition.code()));
 }
 
 /// A fetch session that was judged for one who may not goes on when he may.
@@ -180,12 +182,12 @@ fn a_session_is_judged_again_when_permissions_are_others() {
     add(&node, "CN=bob", None);
     let bob = connect(&mut node, Some("CN=bob"));
     let opened = node.fetch(bob, &kafka_wire::fetch::FetchRequest { session_epoch: 0, ..wants(QUEUE, &[(0, 0)]) });
-    assert_eq!(partitions(&opened)[0].1, DENIED);
+    assert_eq!(partitions(&opened)[0].1, ABSENT);
     let again = |node: &mut Node, epoch| {
         let request = kafka_wire::fetch::FetchRequest { session_id: opened.session_id, session_epoch: epoch, ..crate::node::wants_news() };
         partitions(&node.fetch(bob, &request))
     };
-    assert_eq!(again(&mut node, 1), [(0, DENIED, 0)]);
+    assert_eq!(again(&mut node, 1), [(0, ABSENT, 0)]);
     add(&node, "CN=root", None);
     node.broker().put_user(UserWish { name: "CN=bob".to_owned(), password: PasswordWish::Remove, tags: Some(vec!["administrator".to_owned()]), limits: None }).expect("changed");
     let root = connect(&mut node, Some("CN=root"));

@@ -1,14 +1,16 @@
 //! Share groups: records are with one member at a time, what was accepted never comes again, what was not comes back.
 
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use broker::Cause;
+use broker::{Caller, Cause, GroupChange, PasswordWish, Permissions, QueueDeclaration, UserWish};
 use kafka_wire::share_acknowledge::{AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch as Acknowledgement, ShareAcknowledgeRequest, ShareAcknowledgeResponse};
 use kafka_wire::share_fetch::{AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest, ShareFetchResponse};
 use kafka_wire::{ErrorCode, Records};
 
 use record::{BatchBuilder, Batches};
+use routing::{Arguments, Name};
 use types::Durability;
 
 use crate::node::{Node, batch, flexible, wants};
@@ -18,11 +20,14 @@ const SHARE_ACKNOWLEDGE: (i16, i16) = (79, 2);
 const ACCEPT: i8 = 1;
 const RELEASE: i8 = 2;
 const REJECT: i8 = 3;
+/// Longest wait for what must come.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A member with a connection of its own.
 struct Worker {
     client: usize,
     member: &'static str,
+    group: &'static str,
     topic: uuid::Uuid,
     epoch: i32,
 }
@@ -32,7 +37,7 @@ type Acquired = Vec<(i64, i64, i16)>;
 
 impl Worker {
     fn new(node: &mut Node, member: &'static str) -> Self {
-        Self { client: node.connect(), member, topic: node.topic_id("t"), epoch: 0 }
+        Self { client: node.connect(), member, group: "workers", topic: node.topic_id("t"), epoch: 0 }
     }
 
     fn send(&mut self, node: &mut Node, max_wait_ms: i32, acknowledge: &[(i64, i64, i8)]) {
@@ -45,7 +50,7 @@ impl Worker {
         let partition = FetchPartition { partition_index: 0, acknowledgement_batches: batches.collect(), ..FetchPartition::default() };
         let topic = FetchTopic { topic_id: self.topic, partitions: vec![partition], ..FetchTopic::default() };
         let request = ShareFetchRequest {
-            group_id: Some("workers".into()),
+            group_id: Some(self.group.into()),
             member_id: Some(self.member.into()),
             share_session_epoch: self.epoch,
             max_wait_ms,
@@ -83,7 +88,7 @@ impl Worker {
         let partition = AcknowledgePartition { partition_index: 0, acknowledgement_batches: vec![batch], ..AcknowledgePartition::default() };
         let topic = AcknowledgeTopic { topic_id: self.topic, partitions: vec![partition], ..AcknowledgeTopic::default() };
         let request = ShareAcknowledgeRequest {
-            group_id: Some("workers".into()),
+            group_id: Some(self.group.into()),
             member_id: Some(self.member.into()),
             share_session_epoch: self.epoch,
             topics: vec![topic],
@@ -155,6 +160,50 @@ fn what_a_filter_does_not_want_is_done_at_once() {
     let mut node = Node::start(folder.path(), &[]);
     let mut two = Worker::new(&mut node, "two");
     assert_eq!(two.fetch(&mut node, &[]), []);
+    node.stop();
+}
+
+/// A group of its own for each of them: what is written for the second says that the first was looked at before.
+#[test]
+fn dead_letters_are_written_with_the_rights_of_who_has_named_their_topic_as_of_then() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = [("mainstem.password.iterations", "1000"), ("auto.create.topics.enable", "true")];
+    let mut node = Node::start(folder.path(), &settings);
+    let client = node.connect();
+    node.create_topic(client, "t", 1);
+    assert_eq!(node.produce(client, "t", 0, batch(2)).0, 0);
+    for (name, permission) in [("eve", ""), ("bob", ".*")] {
+        let wish = UserWish { name: name.to_owned(), password: PasswordWish::Remove, tags: None, limits: None };
+        node.broker().put_user(wish).expect("added");
+        node.broker().set_permissions("/", name, Permissions::new("", permission, "").expect("expressions")).expect("set");
+    }
+    let (here, broker) = ("127.0.0.1".parse().expect("an address"), Arc::clone(node.broker()));
+    // Both may write what is no queue, or is not there.
+    let name = |group: &str, user: &str, topic: &str| {
+        let set = [("share.auto.offset.reset", "earliest"), ("mainstem.share.dead.letter.topic", topic)];
+        let overrides = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let change = GroupChange { group: group.to_owned(), overrides, set: Vec::new() };
+        broker.set_group_configs(vec![change], Some(&broker.security().setter(Some(user), here))).pop().expect("an outcome").expect("set");
+    };
+    name("of-eve", "eve", "pay");
+    name("of-bob", "bob", "pay");
+    // Now it is a queue, and in a virtual host in which one of them has rights.
+    let vhost = broker.vhosts().get("/").expect("it is always there");
+    let wish = QueueDeclaration { name: Name::new(b"pay").expect("a short name"), durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    broker.declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
+    for group in ["of-eve", "of-bob"] {
+        node.broker().make_share_group(group).expect("a name that is free");
+        let mut worker = Worker { group, ..Worker::new(&mut node, "one") };
+        assert_eq!(worker.fetch(&mut node, &[]), [(0, 1, 1)]);
+        assert_eq!(worker.say(&mut node, 0, 0, REJECT), 0);
+    }
+    let queue = vhost.queue(b"pay").expect("it is there");
+    let until = Instant::now() + PATIENCE;
+    while broker.counts(&queue).ready == 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(broker.counts(&queue).ready, 1, "one of them may write there");
+    assert_eq!(broker.topic("pay").expect("a topic").logs()[0].high_watermark().0, 1);
     node.stop();
 }
 

@@ -1,7 +1,8 @@
 //! Who may see and do what by the administration API: permissions, and access control entries where they count.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -426,4 +427,83 @@ fn a_stream_is_not_emptied_by_those_who_read_it() {
     assert!(purged.status == 400 && purged.body.to_string().contains("540 NOT_IMPLEMENTED"), "{}", purged.body);
     let got = ask_as(&process, "bob", "POST", "/api/queues/%2F/st/get", &json!({"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}));
     assert!(got.status == 400 && got.body.to_string().contains("540 NOT_IMPLEMENTED"), "{}", got.body);
+}
+
+/// What is sent on a stream of events of bob's, line by line, until it ends.
+fn events(process: &Process, path: &str) -> BufReader<TcpStream> {
+    let mut socket = TcpStream::connect(process.admin).expect("the port is open");
+    // Longer than anything here takes, shorter than a stream lasts.
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    let login = STANDARD.encode("bob:bob");
+    write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Basic {login}\r\n\r\n").expect("it is read");
+    BufReader::new(socket)
+}
+
+/// The next line that has this in it.
+fn line_with(events: &mut BufReader<TcpStream>, text: &str) -> String {
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        assert!(events.read_line(&mut line).expect("it comes") > 0, "the stream has ended without {text}");
+    }
+    line
+}
+
+#[test]
+fn a_stream_of_events_tells_what_its_user_may_see_and_ends_with_him() {
+    let (_folder, process) = with_bob(".*", &["--set", AUTHORIZER]);
+    for topic in ["orders", "secret"] {
+        make(&process, "POST", "/v1/topics", &json!({"name": topic, "partitions": 1}));
+        make(&process, "POST", &format!("/v1/topics/{topic}/records"), &json!({"value": "v"}));
+        commit(&process, "readers", topic);
+    }
+    for needed in [entry("Describe", "Group", "readers"), entry("Read", "Topic", "orders"), entry("Describe", "Topic", "secret")] {
+        make(&process, "POST", "/v1/acls", &needed);
+    }
+    let mut stream = events(&process, "/v1/live?node=false&group=readers&topic=secret&topic=orders");
+    assert!(line_with(&mut stream, "\"lag\"").contains("\"lag\":2"), "of both topics");
+    // What he may not see any more is left out of what he is told.
+    make(&process, "POST", "/v1/acls/delete", &entry("Describe", "Topic", "secret"));
+    while !line_with(&mut stream, "\"lag\"").contains("\"lag\":1") {}
+    assert!(!line_with(&mut stream, "\"in_records\"").contains("secret"));
+    make(&process, "DELETE", "/v1/users/bob", &Value::Null);
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("it ends");
+}
+
+#[test]
+fn the_overview_counts_what_who_asks_may_see() {
+    let (_folder, process) = with_bob("^shop", &[]);
+    make(&process, "PUT", "/v1/vhosts/other", &json!({}));
+    make(&process, "PUT", "/v1/queues/other/pay", &json!({}));
+    make(&process, "PUT", "/v1/queues/%2F/shop-q", &json!({}));
+    for topic in ["orders", "shop-orders"] {
+        make(&process, "POST", "/v1/topics", &json!({"name": topic, "partitions": 2}));
+        commit(&process, &format!("{topic}-readers"), topic);
+    }
+    let counts = |user: &str| {
+        let found = ask_as(&process, user, "GET", "/v1/overview", &Value::Null).body["counts"].clone();
+        ["topics", "partitions", "groups", "vhosts", "queues", "users"].map(|name| found[name].as_u64().expect("a number"))
+    };
+    assert_eq!((counts("root"), counts("bob")), ([2, 4, 2, 2, 2, 2], [1, 2, 1, 1, 1, 1]));
+}
+
+/// With entries only: RabbitMQ asks for no permissions.
+#[test]
+fn a_policy_takes_entries_for_all_that_its_pattern_matches() {
+    let (_folder, process) = with_bob(".*", &["--set", AUTHORIZER]);
+    make(&process, "PUT", "/v1/users/bob", &json!({"tags": ["policymaker"]}));
+    make(&process, "PUT", "/v1/queues/%2F/secret", &json!({}));
+    let put = |pattern: &str, definition: Value| ask_as(&process, "bob", "PUT", "/api/policies/%2F/p", &json!({"pattern": pattern, "definition": definition})).status;
+    let (short, passing) = (|| json!({"max-length": 1}), || json!({"dead-letter-exchange": "amq.fanout"}));
+    assert_eq!(put("^secret$", short()), 401);
+    make(&process, "POST", "/v1/acls", &entry("Create", "Topic", "secret"));
+    assert_eq!((put("^secret", short()), put("^secret$", short()), put("^secret$", passing())), (401, 201, 401));
+    for needed in [entry("Read", "Topic", "secret"), entry("Write", "Topic", "amq.fanout")] {
+        make(&process, "POST", "/v1/acls", &needed);
+    }
+    assert_eq!(put("^secret$", passing()), 204);
+    make(&process, "POST", "/v1/acls/delete", &entry("Create", "Topic", "secret"));
+    assert_eq!(ask_as(&process, "bob", "DELETE", "/api/policies/%2F/p", &Value::Null).status, 401);
+    assert_eq!(ask_as(&process, "root", "DELETE", "/api/policies/%2F/p", &Value::Null).status, 204);
 }

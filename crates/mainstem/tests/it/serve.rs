@@ -45,7 +45,7 @@ fn it_starts_answers_and_ends_with_success_on_sigterm() {
 
 #[test]
 fn a_super_user_is_named_as_a_principal() {
-    for wrong in ["bob", "User:ann;bob", "Group:admins", "User:"] {
+    for wrong in ["bob", "User:ann;bob", "Group:admins", "User:", "User:ann,User:bob"] {
         let said = refusal(&["--set", &format!("super.users={wrong}")]);
         assert!(said.contains("super.users") && said.contains(wrong) && said.contains("User:NAME"), "{said}");
     }

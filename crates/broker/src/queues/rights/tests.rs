@@ -182,6 +182,11 @@ fn to_create_is_not_enough_for_a_topic_that_is_there() {
         allow(&node, AclOperation::Create, AclResource::Topic, queue);
     }
     assert!(declare("own", Arguments::default()).is_ok());
+    // As a producer and a consumer of the topic.
+    for operation in [AclOperation::Read, AclOperation::Write] {
+        assert_eq!(rule(declare("orders", Arguments::default())), Rule::Acl(operation, AclResource::Topic));
+        allow(&node, operation, AclResource::Topic, "orders");
+    }
     let denied = declare("orders", Arguments::default());
     assert_eq!(denied.expect_err("refused").to_string(), "Alter access to topic 'orders' in vhost '/' refused for user 'bob'");
     allow(&node, AclOperation::Alter, AclResource::Topic, "orders");
@@ -197,6 +202,17 @@ fn without_entries_permissions_alone_count_for_a_topic_that_is_there() {
     let (caller, vhost) = (bob(&node), node.vhost());
     let topic = CreateTopic { name: "orders".to_owned(), partitions: 1, replication: 1, overrides: Default::default() };
     node.broker.create_topics(vec![topic]).remove(0).expect("created");
+    let permit = |configure: &str, write: &str, read: &str| {
+        let permissions = Permissions::new(configure, write, read).expect("expressions");
+        node.broker.set_permissions("/", "bob", permissions).expect("set");
+    };
+    for (write, read, missing) in [(".*", "", Permission::Read), ("", ".*", Permission::Write)] {
+        permit(".*", write, read);
+        let declared = node.broker.declare_queue(&vhost, wish("orders", Arguments::default()), &caller);
+        assert_eq!(rule(declared), Rule::Permission(missing), "its messages are the topic's records");
+        assert!(node.broker.declare_queue(&vhost, wish(&format!("new-{missing}"), Arguments::default()), &caller).is_ok(), "without a topic it takes configure only");
+    }
+    permit("^orders$", "^orders$", "^orders$");
     let declared = node.broker.declare_queue(&vhost, wish("orders", arguments(&[("x-share-group", "payments")])), &caller);
     assert!(declared.is_ok_and(|queue| queue.is_attached()));
     node.close();

@@ -56,6 +56,7 @@ fn request(member_id: &str, fresh_id: &str, metadata_bytes: usize) -> JoinReques
         instance: None,
         client_id: "client".to_owned(),
         host: "host".to_owned(),
+        user: String::new(),
         protocol_type: "consumer".to_owned(),
         protocols: vec![("range".to_owned(), Bytes::from(vec![0; metadata_bytes]))],
         session_timeout: 10_000,

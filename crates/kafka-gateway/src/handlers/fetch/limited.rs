@@ -10,6 +10,7 @@ use kafka_wire::fetch::FetchResponse;
 use types::TopicId;
 
 use super::Wanted;
+use crate::group_of::Fetcher;
 use crate::session::Context;
 
 /// Of what a group that is far behind may have in a second it gets so much at once: readers of old records take the disk in short turns, and
@@ -72,7 +73,8 @@ pub(super) fn begin(context: &mut Context<'_>, wanted: &[Wanted]) -> Limited {
         }
         pause(context, Limit::Topic, debt);
     }
-    let laggard = context.spoken.laggard(&context.gateway.broker, context.client_id, context.peer, context.now);
+    let user = context.name().unwrap_or_default();
+    let laggard = context.spoken.laggard(&context.gateway.broker, &Fetcher { client_id: context.client_id, user, peer: context.peer }, context.now);
     if let Some(laggard) = laggard {
         let now_ms = context.gateway.broker.now_ms();
         limited.laggard = laggard.hear(context.to.connection, lag(wanted), context.now, now_ms);
