@@ -111,6 +111,8 @@ pub enum Planted {
     JudgeLate,
     /// Makes no segments for state on a full disk.
     ForgoState,
+    /// Leaves those segments in the table that a rewritten one replaces, when the file of one before them could not be removed.
+    LeaveReplaced,
 }
 
 #[cfg(feature = "planted")]

@@ -26,8 +26,10 @@ pub struct Faults {
     pub write_errors: u64,
     /// One in so many syncs fails.
     pub sync_errors: u64,
-    /// One in so many other writes and syncs fails, those of the keeper.
+    /// One in so many other writes and syncs of files fails, those of the keeper.
     pub file_errors: u64,
+    /// Behind the next rename of a rewritten segment, and so many changes of names, one fails.
+    pub name_error: Option<u64>,
     /// Bytes that may be allocated.
     pub capacity: Option<u64>,
 }
@@ -100,6 +102,10 @@ struct Disk {
     fuse: Option<u64>,
     /// … counted from the next rename of a file whose name begins so.
     fuse_at_rename: Option<(&'static str, u64)>,
+    /// The one that burns was lit by a rename.
+    lit_by_rename: bool,
+    /// Behind so many changes of names one fails.
+    names_left: Option<u64>,
     /// Writes and syncs of the journal that are under way.
     under_way: Vec<Operation>,
     /// A write of the journal is being carried out.
@@ -151,6 +157,8 @@ impl SimDisk {
             dead: false,
             fuse: None,
             fuse_at_rename: None,
+            lit_by_rename: false,
+            names_left: None,
             under_way: Vec::new(),
             submits: false,
             meanwhile: None,
@@ -165,9 +173,14 @@ impl SimDisk {
         self.inner.lock().faults = faults;
     }
 
-    /// From now on one in `count` writes and syncs of the keeper fails; 0: none.
+    /// From now on one in so many writes and syncs of files by the keeper fails; 0: none.
     pub fn set_file_errors(&self, count: u64) {
         self.inner.lock().faults.file_errors = count;
+    }
+
+    /// When a rewritten segment gets its name next, one rename, removal or sync of the folder fails behind it and `behind` others.
+    pub fn fail_behind_rewriting(&self, behind: u64) {
+        self.inner.lock().faults.name_error = Some(behind);
     }
 
     /// From now on this is done whenever a file is read, but not while it is being done.
@@ -187,9 +200,15 @@ impl SimDisk {
     fn try_file(&self) -> io::Result<()> {
         let mut disk = self.inner.lock();
         let count = disk.faults.file_errors;
-        if count > 0 && !disk.submits && disk.failing.one_in(count) {
-            disk.counters.file_errors += 1;
-            return Err(io::Error::from_raw_os_error(5));
+        if count > 0 && !disk.submits && disk.failing.one_in(count) { disk.fail() } else { Ok(()) }
+    }
+
+    /// Does a change of names fail, or its sync?
+    fn try_names(&self) -> io::Result<()> {
+        let mut disk = self.inner.lock();
+        match disk.names_left.take() {
+            Some(0) => return disk.fail(),
+            left => disk.names_left = left.map(|left| left - 1),
         }
         Ok(())
     }
@@ -207,6 +226,14 @@ impl SimDisk {
     /// The process dies after so many blocking operations behind the next rename of a file whose name begins with `prefix`.
     pub fn light_fuse_at_rename(&self, prefix: &'static str, operations: u64) {
         self.inner.lock().fuse_at_rename = Some((prefix, operations));
+    }
+
+    /// Who has renamed a file has ended his turn before the fuse burnt down: he dies now, and nobody else later.
+    pub fn end_turn(&self) {
+        let mut disk = self.inner.lock();
+        if std::mem::take(&mut disk.lit_by_rename) && disk.fuse.is_some() {
+            disk.dead = true;
+        }
     }
 
     /// Has the fuse burnt down?
@@ -261,7 +288,7 @@ impl SimDisk {
     /// Nothing dies any more.
     pub fn put_out_fuses(&self) {
         let mut disk = self.inner.lock();
-        (disk.fuse, disk.fuse_at_rename) = (None, None);
+        (disk.fuse, disk.fuse_at_rename, disk.lit_by_rename) = (None, None, false);
     }
 
     /// Bytes in files.
@@ -278,7 +305,8 @@ impl SimDisk {
     pub fn revive(&self) {
         let mut disk = self.inner.lock();
         disk.dead = false;
-        (disk.fuse, disk.fuse_at_rename) = (None, None);
+        (disk.faults.name_error, disk.names_left) = (None, None);
+        (disk.fuse, disk.fuse_at_rename, disk.lit_by_rename) = (None, None, false);
         disk.under_way.clear();
     }
 
@@ -327,6 +355,11 @@ impl SimDisk {
 }
 
 impl Disk {
+    fn fail(&mut self) -> io::Result<()> {
+        self.counters.file_errors += 1;
+        Err(io::Error::from_raw_os_error(5))
+    }
+
     fn state_of(&self, name: &str) -> Option<Shared> {
         self.names.get(name).cloned()
     }
@@ -366,17 +399,22 @@ impl Storage for SimDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.touch()?;
+        self.try_names()?;
         let mut disk = self.inner.lock();
         let state = disk.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         disk.names.insert(to.to_owned(), state);
+        if from == "rewriting" && disk.faults.name_error.is_some() {
+            disk.names_left = disk.faults.name_error.take();
+        }
         if let Some((_, operations)) = disk.fuse_at_rename.take_if(|(prefix, _)| from.starts_with(*prefix)) {
-            disk.fuse = Some(operations);
+            (disk.fuse, disk.lit_by_rename) = (Some(operations), true);
         }
         Ok(())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         self.touch()?;
+        self.try_names()?;
         self.inner.lock().names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -387,6 +425,7 @@ impl Storage for SimDisk {
 
     fn sync_folder(&self) -> io::Result<()> {
         self.touch()?;
+        self.try_names()?;
         let mut disk = self.inner.lock();
         disk.durable_names = disk.names.clone();
         Ok(())

@@ -30,12 +30,12 @@ struct Cli {
     operations: u64,
     /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared, short-sight, unmarked,
     /// omit-dropped, drop-unwritten, drop-absent,
-    /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state; or all of them one by one
+    /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 18] = [
+const PLANTED: [(&str, Planted); 19] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -54,6 +54,7 @@ const PLANTED: [(&str, Planted); 18] = [
     ("forgo-checkpoint", Planted::ForgoCheckpoint),
     ("judge-late", Planted::JudgeLate),
     ("forgo-state", Planted::ForgoState),
+    ("leave-replaced", Planted::LeaveReplaced),
 ];
 
 fn main() -> ExitCode {
@@ -72,7 +73,9 @@ fn main() -> ExitCode {
 fn find(cli: &Cli, name: &str, defect: Planted) -> bool {
     for seed in cli.start..cli.start + cli.seeds {
         let options = Options { operations: cli.operations, planted: Some(defect) };
-        if let Err(failure) = run(seed, options, &mut Coverage::default()) {
+        // The journal may notice by itself that something cannot be.
+        let outcome = std::panic::catch_unwind(|| run(seed, options, &mut Coverage::default()));
+        if let Err(failure) = outcome.unwrap_or_else(|_| Err("it panicked".to_owned())) {
             println!("planted {name}: found by seed {seed}: {failure}");
             return true;
         }

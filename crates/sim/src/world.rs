@@ -567,6 +567,7 @@ impl World {
     fn keep(&mut self, coverage: &mut Coverage) {
         if let Some(running) = &mut self.running {
             running.keeper.step(Duration::ZERO);
+            self.disk.end_turn();
             let is_short = |segment: &&SegmentLook| !segment.sealed && segment.bytes < self.segment_bytes;
             let short = running.journal.segments_listed().iter().filter(is_short).count();
             coverage.add("segments of a full disk that are shorter", short as u64);
@@ -580,6 +581,7 @@ impl World {
         }
         if let Some(running) = &mut self.running {
             running.archiver.step();
+            self.disk.end_turn();
         }
         coverage.add("archiver turns", 1);
     }

@@ -128,6 +128,8 @@ pub struct Keeper {
     spares: spares::Spares,
     /// Files of segments that are in no table any more and could not be removed yet.
     undeleted: Vec<String>,
+    /// A rewritten segment has its name, which may not be durable: files that it replaces stay until it is.
+    unsynced: bool,
     /// Segments that could not be read when they were to be rewritten.
     unreadable: BTreeSet<u64>,
     look: Look,
@@ -203,6 +205,7 @@ impl Keeper {
             pinned_from: None,
             spares,
             undeleted: Vec::new(),
+            unsynced: false,
             unreadable: BTreeSet::new(),
             look,
             expiry: expiry::Expiry::default(),
@@ -539,13 +542,23 @@ impl Keeper {
         self.storage.sync_folder()
     }
 
-    /// Takes dead segments out of the table and keeps or removes their files.
+    /// Takes dead segments out of the table, all of them, and keeps or removes their files.
+    ///
+    /// # Errors
+    /// The first. Files that are still there are removed later.
     fn free(&mut self, sequences: &[u64]) -> io::Result<()> {
         if sequences.is_empty() {
             return Ok(());
         }
-        let outcome = sequences.iter().try_for_each(|sequence| self.free_one(*sequence));
-        outcome.and(self.storage.sync_folder())
+        let mut outcome = Ok(());
+        for sequence in sequences {
+            outcome = outcome.and(self.free_one(*sequence));
+            #[cfg(feature = "planted")]
+            if outcome.is_err() && self.journal.planted() == Some(crate::Planted::LeaveReplaced) {
+                return outcome;
+            }
+        }
+        if self.unsynced { outcome } else { outcome.and(self.storage.sync_folder()) }
     }
 
     fn free_one(&mut self, sequence: u64) -> io::Result<()> {
@@ -555,11 +568,15 @@ impl Keeper {
         for log in self.journal.all_logs() {
             log.inner().segments.remove(sequence);
         }
+        let name = segment_name(sequence);
+        if self.unsynced {
+            self.undeleted.push(name);
+            return Ok(());
+        }
         // Two holders are left when no reader has it: this one and the index.
         let unread = Arc::strong_count(&segment) == 1 && Arc::strong_count(&segment.file) <= 2;
         let is_whole = || Ok::<_, io::Error>(!segment.file.is_linked()? && segment.file.size()? == self.journal.config().segment_bytes);
         let reusable = unread && is_whole().unwrap_or(false);
-        let name = segment_name(sequence);
         let outcome = if reusable && self.spares.has_room(self.journal.now_ms()) {
             let spare = self.spares.next_name(sequence);
             self.storage.rename(&name, &spare).map(|()| self.spares.put(spare))
@@ -578,6 +595,10 @@ impl Keeper {
     /// Removes the files that could not be removed before. Nothing is rewritten while there are any: a segment that was rewritten says
     /// which others it replaces, and one that replaces it would not say so of those.
     fn delete_undeleted(&mut self) -> io::Result<()> {
+        if self.unsynced {
+            self.storage.sync_folder()?;
+            self.unsynced = false;
+        }
         while let Some(name) = self.undeleted.last() {
             match self.storage.discard(name, None) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -156,12 +156,19 @@ impl Keeper {
         let places = runs.iter().map(|run| (ids.partition_point(|id| *id < run.log) as u32, *run));
         write_index(&*file, end, &ids, places, &info)?;
         file.sync()?;
+        let index = SealedIndex::open(Arc::clone(&file), self.journal.uuid(), sequence, Arc::clone(self.journal.index_cache()))?;
         self.rewritten_since_checkpoint = true;
         self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file))?;
-        self.storage.sync_folder()?;
-        self.replace(sources, sequence, file, &logs)?;
+        // The file has the name. Whatever fails from here on, the table says so too: else a segment might be rewritten that this one says it replaces.
+        let synced = self.storage.sync_folder();
+        self.unsynced |= synced.is_err();
+        self.replace(&sources, sequence, file, index, &logs);
+        let replaced: Vec<u64> = sources[1..].iter().map(|(replaced, _)| replaced.sequence).collect();
+        // A segment that somebody holds is not written again.
+        drop(sources);
+        let freed = self.free(&replaced);
         self.journal.metrics().segments_rewritten.inc_by(victims.len() as u64);
-        Ok(())
+        Ok(synced.and(freed)?)
     }
 
     /// The file that is to be a rewritten segment. On a short disk it takes the space that is kept for it, which nobody else can have then.
@@ -173,16 +180,8 @@ impl Keeper {
         Ok(self.storage.create(NAME_REWRITING, SEGMENT_HEADER_BYTES as u64)?)
     }
 
-    /// Puts the new segment into the table, points the logs at it, and frees the others.
-    fn replace(
-        &mut self,
-        sources: Vec<(Arc<Segment>, Arc<SealedIndex>)>,
-        sequence: u64,
-        file: Arc<dyn File>,
-        logs: &HashSet<LogId>,
-    ) -> Result<(), KeeperError> {
-        let cache = Arc::clone(self.journal.index_cache());
-        let index = SealedIndex::open(Arc::clone(&file), self.journal.uuid(), sequence, cache)?;
+    /// Puts the new segment into the table, and points the logs at it.
+    fn replace(&self, sources: &[(Arc<Segment>, Arc<SealedIndex>)], sequence: u64, file: Arc<dyn File>, index: SealedIndex, logs: &HashSet<LogId>) {
         self.journal.segments().insert_sealed(sequence, file, index);
         self.journal.cold().forget(sources[0].0.id);
         for log in self.journal.all_logs() {
@@ -196,10 +195,6 @@ impl Keeper {
                 inner.segments.remove(replaced.sequence);
             }
         }
-        let replaced: Vec<u64> = sources[1..].iter().map(|(replaced, _)| replaced.sequence).collect();
-        // A segment that somebody holds is not written again.
-        drop(sources);
-        Ok(self.free(&replaced)?)
     }
 
     /// Copies what is live: log by log, but what belongs to logs that share runs in the order in which it lies, so that the runs of each

@@ -12,8 +12,12 @@ const FILE_ERRORS: u64 = 3;
 impl World {
     /// One of these, at random.
     pub(super) fn harm(&mut self, coverage: &mut Coverage) -> Result<(), String> {
-        match self.starts.below(5) {
+        match self.starts.below(6) {
             0 => self.fail_files(coverage),
+            5 => {
+                self.disk.fail_behind_rewriting(self.starts.below(4));
+                Ok(())
+            }
             1 | 2 => {
                 let renamed = RENAMED[self.starts.below(RENAMED.len() as u64) as usize];
                 self.disk.light_fuse_at_rename(renamed, self.starts.below(4));
