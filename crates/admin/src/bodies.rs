@@ -3,7 +3,7 @@
 //! gone by then.
 
 mod arriving;
-mod turns;
+mod room;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,19 +14,19 @@ use axum::http::{HeaderMap, header};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use arriving::{Room, Share, Source, Waiting, gather};
-use turns::Turns;
+use arriving::{Times, gather};
+use room::{Room, Rule, Share};
 
-/// A body that is not longer begins to be read at once, whatever others there are.
+/// A body that is not longer is small.
 pub(crate) const SMALL_MAX: usize = 1 << 20;
-/// What has come of these beyond the first of each, in bytes, of all together.
+/// Room for these together, in bytes.
 const SMALL_TOGETHER: usize = 16 << 20;
-/// Longer ones together, in KiB.
-const LARGE_TOGETHER_KIB: usize = 32 << 10;
-/// The longest body, in bytes: all that may be there together.
-pub(crate) const LARGEST: usize = LARGE_TOGETHER_KIB << 10;
-/// One that is not small may take so many times as long to come.
+/// The longest body, in bytes, and room for all that are not small.
+pub(crate) const LARGEST: usize = 32 << 20;
+/// One that is not small may take so many times as long to come …
 const LARGE_TIMES: u32 = 4;
+/// … but comes at a pace at which it has come in this time while others wait for its room: they wait for less long.
+const LARGE_PACED: Duration = Duration::from_secs(10);
 /// What is made of all bodies that are worked on may take so much memory in any case, in KiB.
 const MEMORY_MIN_KIB: usize = 64 << 10;
 /// What takes no more is not counted.
@@ -58,15 +58,12 @@ impl Bounds {
     pub const MESSAGE: Self = Self { bytes: LARGEST, memory_of_byte: 2 };
 }
 
-/// How long a body may take to come, after its head; one that is not small waits as long for others to be done with. Requests carry it.
+/// How long a body may take to come, after its head; it may wait as long for others to be done with. Requests carry it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Within(pub Duration);
 
-static SMALL: Room = Room::new(SMALL_TOGETHER);
-static LARGE: Semaphore = Semaphore::const_new(LARGE_TOGETHER_KIB);
-static LARGE_WAITING: AtomicUsize = AtomicUsize::new(0);
-/// A user sends one large body at a time.
-static LARGE_TURNS: Turns = Turns::new();
+static SMALL: Room = Room::new(SMALL_TOGETHER, SMALL_MAX, Rule::Half);
+static LARGE: Room = Room::new(LARGEST, LARGEST, Rule::OneEach);
 
 /// Memory for what is made of bodies.
 struct Memory {
@@ -106,7 +103,7 @@ impl Memory {
 pub(crate) enum Unread {
     TooLarge,
     TooSlow,
-    /// Others that are large have to be done with first.
+    /// Others have to be done with first.
     Busy,
     /// More would be made of it than of others of its length.
     TooManyValues,
@@ -117,14 +114,13 @@ pub(crate) enum Unread {
 /// A body, and what it takes until the work on it ends: whoever works on it holds all of this.
 pub(crate) struct Read {
     bytes: Vec<u8>,
-    _small: Option<Share<'static>>,
-    _room: Option<SemaphorePermit<'static>>,
+    _room: Option<Share<'static>>,
     _memory: Option<SemaphorePermit<'static>>,
 }
 
 impl Read {
     pub fn none() -> Self {
-        Self { bytes: Vec::new(), _small: None, _room: None, _memory: None }
+        Self { bytes: Vec::new(), _room: None, _memory: None }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -147,20 +143,13 @@ async fn read_within(time: Duration, headers: &HeaderMap, body: Body, bounds: Bo
         return Err(Unread::TooLarge);
     }
     let expected = announced.unwrap_or(bounds.bytes);
-    if expected <= SMALL_MAX {
-        let (bytes, small) = gather(body, expected, time, Source::Share(SMALL.begin(user))).await?;
-        return Ok(Read { _small: small, ..made_of(bytes, bounds, time).await? });
-    }
-    let kib = u32::try_from(expected.div_ceil(1 << 10)).map_err(|_| Unread::TooLarge)?;
-    let turn = async {
-        let turn = LARGE_TURNS.begin(user).await;
-        let _waiting = Waiting::new(&LARGE_WAITING);
-        (turn, LARGE.acquire_many(kib).await)
+    let (room, times) = if expected <= SMALL_MAX {
+        (&SMALL, Times { waits: time, comes: time, paced: time })
+    } else {
+        (&LARGE, Times { waits: time, comes: time.saturating_mul(LARGE_TIMES), paced: time.min(LARGE_PACED) })
     };
-    let (_turn, room) = timeout(time, turn).await.map_err(|_| Unread::Busy)?;
-    let room = room.map_err(|_| Unread::Busy)?;
-    let (bytes, _) = gather(body, expected, time.saturating_mul(LARGE_TIMES), Source::Reserved(&LARGE_WAITING)).await?;
-    Ok(Read { _room: Some(room), ..made_of(bytes, bounds, time.saturating_mul(LARGE_TIMES)).await? })
+    let (bytes, share) = gather(body, expected, times, room.begin(user)).await?;
+    Ok(Read { _room: Some(share), ..made_of(bytes, bounds, times.comes).await? })
 }
 
 /// A body that has come, and memory for what will be made of it.
