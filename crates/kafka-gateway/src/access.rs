@@ -12,7 +12,7 @@ use std::sync::Arc;
 use broker::{ANONYMOUS, AclAnswers, AclOperation, AclResource, AuditLine, Broker, CLUSTER, QUEUE_GROUP, QueueRights, Security, Setter, Topic};
 use kafka_wire::ErrorCode;
 
-/// What is said of a queue to whoever has no permission for it at all: for him it is not there, as in lists. Where a name that is not there is answered with
+/// What is said of a queue to a caller who has no permission for it at all: for him it is not there, as in lists. Where a name that is not there is answered with
 /// something else, that is answered.
 pub(crate) const HIDDEN: ErrorCode = ErrorCode::UnknownTopicOrPartition;
 
@@ -75,7 +75,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Whoever asks, as he is kept with what he sets.
+    /// The caller, as he is kept with what he sets.
     pub fn setter(&self) -> Setter {
         self.security.setter(self.name, self.address)
     }
@@ -181,7 +181,7 @@ impl Asking<'_> {
         self.check_queue(operation, name)
     }
 
-    /// The topic, for an operation of the cluster that entries for topics are not asked for; `None`: for whoever asks there is none.
+    /// The topic, for an operation of the cluster that entries for topics are not asked for; `None`: for the caller there is none.
     ///
     /// # Errors
     /// `TopicAuthorizationFailed`.
@@ -212,7 +212,7 @@ impl Asking<'_> {
     }
 
     /// The same for those who are members otherwise than of a share group, or commit offsets: the group of all queues is the broker's own, and stays a
-    /// share group whoever asks.
+    /// share group, whatever his rights are.
     ///
     /// # Errors
     /// `GroupAuthorizationFailed`.

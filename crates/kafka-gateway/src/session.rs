@@ -180,7 +180,7 @@ pub(crate) struct Context<'a> {
 pub(crate) const PARTS_MAX: u64 = 256;
 
 impl<'a> Context<'a> {
-    /// What whoever asks may do.
+    /// What the caller may do.
     pub fn asking(&self) -> Asking<'a> {
         let broker = &self.gateway.broker;
         Asking { access: self.access, broker, security: broker.security(), name: self.name(), address: self.peer.ip(), quiet: false }

@@ -41,7 +41,7 @@ pub(crate) const ROUTES: &[Route] = &[Route {
     ])
 }];
 
-/// Whoever asks has one of these tags.
+/// The caller has one of these tags.
 const TAGS: [&str; 4] = ["administrator", "monitoring", "policymaker", "management"];
 /// Between two events.
 const EVERY: Duration = Duration::from_secs(1);

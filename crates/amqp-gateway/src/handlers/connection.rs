@@ -238,7 +238,7 @@ fn open(to: &mut Connection, method: &connection::Open<'_>) -> Result<Step, Fail
         broker.limits().note_refusal(LimitKind::UserConnections);
         refuse(format!("connection refused for user '{user}': {full}"))
     })?;
-    // From here on whoever deletes him finds this connection: what was done before is seen here. A token says who he is by itself.
+    // from here on a deletion finds this connection: what was done before is seen here. A token says who he is by itself.
     if to.token_until.is_none() && begun.is_some_and(|begun| security.still_is(&begun).is_none()) {
         return Err(refuse(format!("access to vhost '{name}' refused for user '{user}'")));
     }

@@ -163,7 +163,7 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
-    /// The virtual host is gone, and with it whoever asks.
+    /// The virtual host is gone, and with it the caller.
     #[error(transparent)]
     VhostDeleted(#[from] VhostDeleted),
     /// Who asks may not.

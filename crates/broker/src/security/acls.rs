@@ -5,7 +5,7 @@
 //!   or `Alter` allows `Describe` with it, and `AlterConfigs` allows `DescribeConfigs`.
 //! * Where no entry of anybody is about a resource, `allow.everyone.if.no.acl.found` decides; where there are some, who has none may not.
 //!
-//! Entries are found by name: literal ones in a table, prefixed ones in one table for each length that there is. Whoever asks often
+//! Entries are found by name: literal ones in a table, prefixed ones in one table for each length that there is. The caller often
 //! remembers the answer until [`Security::version`] changes.
 
 use std::collections::{BTreeMap, BTreeSet};

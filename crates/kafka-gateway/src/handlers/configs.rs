@@ -33,7 +33,7 @@ const OPERATION_DELETE: i8 = 1;
 /// Kafka's number for a value that was set for a group.
 const SOURCE_GROUP: i8 = 8;
 
-/// May whoever asks see or change the settings of a resource?
+/// May the caller see or change the settings of a resource?
 fn check_leave(asking: &Asking<'_>, operation: AclOperation, kind: i8, name: &str) -> Result<(), Refusal> {
     let outcome = match kind {
         RESOURCE_TOPIC => match asking.check_topic(operation, name) {

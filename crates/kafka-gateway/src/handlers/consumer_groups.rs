@@ -145,7 +145,7 @@ pub(super) fn partitions_by_id(target: &Target) -> impl Iterator<Item = (Uuid, V
     target.iter().map(|(topic, partitions)| (topic.0, partitions.iter().map(|partition| *partition as i32).collect()))
 }
 
-/// May whoever asks be a member, and know of the topics that he subscribes to? Queues that are not there for him he may name as what is not there.
+/// May the caller be a member, and know of the topics that he subscribes to? Queues that are not there for him he may name as what is not there.
 ///
 /// # Errors
 /// `GroupAuthorizationFailed`, `TopicAuthorizationFailed`.
@@ -221,7 +221,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     Ok(Outcome::answer(ConsumerGroupDescribeResponse { groups: groups.collect(), ..ConsumerGroupDescribeResponse::default() }))
 }
 
-/// As whoever asks may see it.
+/// As the caller may see it.
 fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> DescribedGroup {
     let asking = context.asking();
     if let Err(code) = asking.check_group(AclOperation::Describe, &group) {

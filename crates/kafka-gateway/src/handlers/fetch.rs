@@ -260,7 +260,7 @@ fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Ve
     wanted
 }
 
-/// Notes which partitions whoever asks may not read. Nothing is looked up for who may see everything.
+/// Notes which partitions the caller may not read. Nothing is looked up for who may see everything.
 fn judge(wanted: &mut [Wanted], by_id: bool, broker: &Broker, asking: &Asking<'_>) {
     if !asking.is_limited() {
         wanted.iter_mut().for_each(|one| one.denied = None);

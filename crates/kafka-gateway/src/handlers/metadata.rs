@@ -32,18 +32,18 @@ struct Frame {
     version: i16,
     host: String,
     port: i32,
-    /// What whoever asks may do with the cluster.
+    /// What the caller may do with the cluster.
     cluster_operations: i32,
 }
 
 /// What may be said of a topic.
 #[derive(Clone, Copy)]
 enum Leave {
-    /// Everything, and what whoever asks may do with it.
+    /// Everything, and what the caller may do with it.
     Seen(i32),
     /// Nothing but that.
     Hidden,
-    /// Not even that: for whoever asks it is not there.
+    /// Not even that: for the caller it is not there.
     Absent,
 }
 
@@ -148,7 +148,7 @@ fn asked(broker: &Broker, asking: &Asking<'_>, topics: Vec<MetadataRequestTopic>
     once(&all, |asked| asked).map(|(asked, _)| (asked.clone(), leave_for(broker, asking, asked, operations))).collect()
 }
 
-/// Topics that are to be created because they are asked for, and those that whoever asks may not create.
+/// Topics that are to be created because they are asked for, and those that the caller may not create.
 fn missing(broker: &Broker, asking: &Asking<'_>, asked: &[(Asked, Leave)]) -> (Vec<CreateTopic>, HashSet<Str>) {
     let all = asking.quietly().check_cluster(AclOperation::Create).is_ok();
     let (mut wishes, mut denied) = (Vec::new(), HashSet::new());

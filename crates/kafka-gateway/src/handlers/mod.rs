@@ -141,7 +141,7 @@ fn once<'a, T, K: std::hash::Hash + Eq + ?Sized + 'a>(items: &'a [T], key: impl 
     firsts.into_iter().map(move |(item, name)| (item, counts[name] > 1))
 }
 
-/// Those of the topics that whoever asks may not do this with, and what he is told of them.
+/// Those of the topics that the caller may not do this with, and what he is told of them.
 fn denied_topics<'a>(
     asking: &Asking<'_>,
     operation: broker::AclOperation,

@@ -215,7 +215,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
     })
 }
 
-/// May whoever asks read the topic of this id? One that is not there is none to be kept from.
+/// May the caller read the topic of this id? One that is not there is none to be kept from.
 fn may_read(broker: &Broker, asking: &Asking<'_>, topic: Uuid) -> Result<(), ErrorCode> {
     if !asking.is_limited() {
         return Ok(());

@@ -63,7 +63,7 @@ fn respond(outcome: Result<HeartbeatAnswer, (ErrorCode, String)>) -> ShareGroupH
     }
 }
 
-/// May whoever asks be a member, and know of the topics that he subscribes to? Of the group of all queues he is one for queues.
+/// May the caller be a member, and know of the topics that he subscribes to? Of the group of all queues he is one for queues.
 ///
 /// # Errors
 /// `GroupAuthorizationFailed`, `TopicAuthorizationFailed`.
@@ -108,7 +108,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     Ok(Outcome::answer(ShareGroupDescribeResponse { groups: groups.collect(), ..ShareGroupDescribeResponse::default() }))
 }
 
-/// As whoever asks may see it.
+/// As the caller may see it.
 fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> DescribedGroup {
     let asking = context.asking();
     if let Err(code) = asking.check_group(AclOperation::Describe, &group) {

@@ -58,7 +58,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     Ok(Outcome::answer(DescribeShareGroupOffsetsResponse { groups: groups.collect(), ..Default::default() }))
 }
 
-/// A topic that whoever asks may not know of.
+/// A topic that the caller may not know of.
 fn hidden(topic: DescribeShareGroupOffsetsRequestTopic, code: ErrorCode) -> DescribeShareGroupOffsetsResponseTopic {
     let of = |partition_index: i32| DescribeShareGroupOffsetsResponsePartition {
         partition_index,

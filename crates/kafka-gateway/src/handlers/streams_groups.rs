@@ -239,7 +239,7 @@ impl Wait for HeartbeatWait {
     }
 }
 
-/// Those of the topics that whoever asks may not create; the others are left.
+/// Those of the topics that the caller may not create; the others are left.
 fn take_denied(asking: &Asking<'_>, missing: &mut BTreeMap<String, ConfiguredTopic>) -> Vec<String> {
     if asking.quietly().check_cluster(AclOperation::Create).is_ok() {
         return Vec::new();
@@ -348,7 +348,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     Ok(Outcome::answer(StreamsGroupDescribeResponse { groups: groups.collect(), ..StreamsGroupDescribeResponse::default() }))
 }
 
-/// As whoever asks may see it.
+/// As the caller may see it.
 fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> DescribedGroup {
     let asking = context.asking();
     if let Err(code) = asking.check_group(AclOperation::Describe, &group) {

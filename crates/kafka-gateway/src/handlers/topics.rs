@@ -30,7 +30,7 @@ fn refusal(name: &Str, code: ErrorCode, message: String) -> CreatableTopicResult
     }
 }
 
-/// What whoever asks may not do with topics that are to be created.
+/// What the caller may not do with topics that are to be created.
 struct Leave {
     /// He may not create them.
     denied: HashSet<Str>,

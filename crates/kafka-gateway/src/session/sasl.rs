@@ -450,7 +450,7 @@ impl Session {
                 gateway.broker.limits().note_refusal(LimitKind::UserConnections);
                 Refusal::new(user.name(), full, None)
             })?;
-            // From here on whoever deletes him finds this connection: what was done before is seen here. A token says who he is by itself.
+            // from here on a deletion finds this connection: what was done before is seen here. A token says who he is by itself.
             if token.is_none() && gateway.broker.security().still_is(&user).is_none() {
                 return Err(Refusal::new(user.name(), Refused::Credentials, None));
             }

@@ -23,7 +23,7 @@ const DELETE: (i16, i16) = (20, 6);
 /// Of queue `pay` of virtual host `shop`.
 const QUEUE: &str = "shop~pay";
 const DENIED: i16 = 29;
-/// What is said of a queue to whoever has no permission for it: what is said where there is none.
+/// What is said of a queue to a caller who has no permission for it: what is said where there is none.
 const ABSENT: i16 = 3;
 
 /// A node with that queue, and topic `t`.
