@@ -445,8 +445,14 @@ impl Broker {
 
     /// The settings of a group in force, in the table's order.
     pub fn describe_group_config(&self, group: &str) -> Vec<(&'static Setting, GroupValue<'_>)> {
+        self.describe_group_settings(group, |_| true)
+    }
+
+    /// The same of those that are wanted, by name; nothing is made of others.
+    pub fn describe_group_settings(&self, group: &str, wanted: impl Fn(&str) -> bool) -> Vec<(&'static Setting, GroupValue<'_>)> {
         let config = self.group_config(group);
-        GROUP.iter().zip(ROWS).map(|(setting, row)| (setting, value(row, &config.overrides, self.settings()))).collect()
+        let rows = GROUP.iter().zip(ROWS).filter(|(setting, _)| wanted(setting.name));
+        rows.map(|(setting, row)| (setting, value(row, &config.overrides, self.settings()))).collect()
     }
 
     /// Would these overrides be taken?

@@ -664,9 +664,15 @@ impl Broker {
 
     /// The settings of a topic in force, in the table's order.
     pub fn describe_topic(&self, overrides: &BTreeMap<String, String>) -> Vec<(&'static Setting, String, Source)> {
+        self.describe_topic_settings(overrides, |_| true)
+    }
+
+    /// The same of those that are wanted, by name; nothing is made of others.
+    pub fn describe_topic_settings(&self, overrides: &BTreeMap<String, String>, wanted: impl Fn(&str) -> bool) -> Vec<(&'static Setting, String, Source)> {
         let settings = self.live_settings();
         TOPIC
             .iter()
+            .filter(|row| wanted(row.name))
             .map(|row| {
                 let (value, source) = effective(overrides, &settings, self.config.durability, row.name);
                 (row, value, source)

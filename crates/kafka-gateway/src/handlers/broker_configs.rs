@@ -36,17 +36,20 @@ pub(super) fn scope(broker: &Broker, name: &str) -> Result<SettingScope, Refusal
     }
 }
 
-/// What there is under a name, for a client that reaches the broker under this address.
-pub(super) fn describe(broker: &Broker, name: &str, (host, port): (&str, i32)) -> Result<Vec<Row>, Refusal> {
+/// What there is under a name of what is wanted, for a client that reaches the broker under this address.
+pub(super) fn describe(broker: &Broker, name: &str, (host, port): (&str, i32), wanted: impl Fn(&str) -> bool) -> Result<Vec<Row>, Refusal> {
     if scope(broker, name)? == SettingScope::Cluster {
         let set = broker.dynamic_settings(SettingScope::Cluster);
         let values = |name| set.get(name).map(|value| vec![(value.clone(), Source::Cluster)]);
-        return Ok(BROKER.iter().filter_map(|setting| Some(shown(setting, values(setting.name)?))).collect());
+        return Ok(BROKER.iter().filter(|setting| wanted(setting.name)).filter_map(|setting| Some(shown(setting, values(setting.name)?))).collect());
     }
-    let address = vec![(format!("PLAINTEXT://{host}:{port}"), Source::Broker), (String::new(), Source::Default)];
-    let address = shown(&ADVERTISED_LISTENERS, address);
-    let own = BROKER.iter().filter(|setting| setting.name != ADVERTISED_LISTENERS.name);
-    Ok(own.map(|setting| shown(setting, broker.values_of_setting(setting.name))).chain([address]).collect())
+    let address = || {
+        let values = vec![(format!("PLAINTEXT://{host}:{port}"), Source::Broker), (String::new(), Source::Default)];
+        shown(&ADVERTISED_LISTENERS, values)
+    };
+    let own = BROKER.iter().filter(|setting| setting.name != ADVERTISED_LISTENERS.name && wanted(setting.name));
+    let own = own.map(|setting| shown(setting, broker.values_of_setting(setting.name)));
+    Ok(own.chain(wanted(ADVERTISED_LISTENERS.name).then(address)).collect())
 }
 
 /// A setting with all values that it has been given, of which the first counts.

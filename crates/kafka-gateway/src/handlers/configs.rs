@@ -132,11 +132,8 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         let leave = check_leave(&asking, AclOperation::DescribeConfigs, resource.resource_type, &resource.resource_name);
         let refused = match leave.and_then(|()| settings_of(broker, resource, (&host, port))) {
             Ok(rows) => {
-                let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
-                let keys: Option<hashbrown::HashSet<&str>> = keys.map(|keys| keys.iter().map(|key| key.as_str()).collect());
-                let shown = rows.into_iter().filter(|row| keys.as_ref().is_none_or(|keys| keys.contains(row.setting.name)));
                 if room.is_there() {
-                    result.configs = shown.map(|row| one_config(row, &request)).collect();
+                    result.configs = rows.into_iter().map(|row| one_config(row, &request)).collect();
                     if parts.push(&mut room, |writer| result.encode(writer, context.version)) {
                         continue;
                     }
@@ -210,15 +207,20 @@ fn group_row((setting, shown): (&'static Setting, GroupValue<'_>)) -> Row {
     Row { setting, value: shown.value, source, synonyms, read_only: false }
 }
 
+/// The settings of a resource that are asked for. A request may name it a million times, each time with other keys: nothing is made of what is not
+/// asked for.
 fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port): (&str, i32)) -> Result<Vec<Row>, (ErrorCode, String)> {
+    let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
+    let keys: Option<HashSet<&str>> = keys.map(|keys| keys.iter().map(|key| key.as_str()).collect());
+    let wanted = |name: &str| keys.as_ref().is_none_or(|keys| keys.contains(name));
     match resource.resource_type {
         RESOURCE_TOPIC => {
             let topic = broker.topic(&resource.resource_name).ok_or_else(|| absent(&resource.resource_name))?;
-            Ok(broker.describe_topic(&topic.config().overrides).into_iter().map(|found| row(broker, found)).collect())
+            Ok(broker.describe_topic_settings(&topic.config().overrides, wanted).into_iter().map(|found| row(broker, found)).collect())
         }
-        RESOURCE_BROKER => broker_configs::describe(broker, &resource.resource_name, (host, port)),
+        RESOURCE_BROKER => broker_configs::describe(broker, &resource.resource_name, (host, port), wanted),
         GROUP if resource.resource_name.is_empty() => Err((ErrorCode::InvalidRequest, "Group name must not be empty".to_owned())),
-        GROUP => Ok(broker.describe_group_config(&resource.resource_name).into_iter().map(group_row).collect()),
+        GROUP => Ok(broker.describe_group_settings(&resource.resource_name, wanted).into_iter().map(group_row).collect()),
         other => Err((ErrorCode::InvalidRequest, format!("Resources of type {other} have no configuration here"))),
     }
 }
