@@ -159,7 +159,7 @@ fn decode_value(api: &Api, kind: &Type, name: &str, within: Versions) -> String 
             };
             let counted = matches!(**inner, Type::Struct(_)) || is_optional_on_wire(inner);
             format!(
-                "match r.array(flexible, {}, {counted}, {name:?})? {{ None => None, Some(count) => {{ let mut items = Vec::with_capacity(count.min(1024)); for _ in 0..count {{ items.push({element}); }} Some(items) }} }}",
+                "match r.array(flexible, {}, {counted}, {name:?})? {{ None => None, Some(count) => {{ let mut items = Vec::with_capacity(r.capacity(count)); for _ in 0..count {{ let item = {element}; if r.keeps() {{ items.push(item); }} }} Some(items) }} }}",
                 minimum_element(api, inner, within)
             )
         }
@@ -219,7 +219,7 @@ fn decoder(out: &mut String, api: &Api, one: &Struct) {
                 decode_field(api, field)
             );
         }
-        out.push_str("_ => out.unknown_tags.push(tag, bytes), } } }\n");
+        out.push_str("_ => if r.keeps() { out.unknown_tags.push(tag, bytes) }, } } }\n");
     }
     out.push_str("Ok(out)\n}\n\n");
 }
@@ -328,7 +328,7 @@ pub fn registry(apis: &[Api]) -> String {
     for one in apis {
         let _ = writeln!(out, "pub mod {};", snake(&one.name));
     }
-    out.push_str("\nuse crate::ApiKey;\n\npub(crate) const APIS: &[ApiKey] = &[\n");
+    out.push_str("\nuse crate::{ApiKey, DecodeError, Reader};\n\npub(crate) const APIS: &[ApiKey] = &[\n");
     for one in apis {
         let flexible = one.flexible.map_or("None".to_owned(), |range| format!("Some({})", range.first));
         let _ = writeln!(
@@ -337,7 +337,12 @@ pub fn registry(apis: &[Api]) -> String {
             one.key, one.name, one.versions.first, one.versions.last
         );
     }
-    out.push_str("];\n");
+    out.push_str("];\n\n/// Reads a request of an API, as long as there is a codec for it.\n");
+    out.push_str("pub(crate) fn pass(api: i16, r: &mut Reader, version: i16) -> Result<(), DecodeError> {\nmatch api {\n");
+    for one in apis {
+        let _ = writeln!(out, "{} => {}::{}Request::decode(r, version).map(drop),", one.key, snake(&one.name), one.name);
+    }
+    out.push_str("_ => Ok(()),\n}\n}\n");
     out
 }
 

@@ -16,9 +16,19 @@ pub use api_key::ApiKey;
 pub use error_code::ErrorCode;
 pub use generated::*;
 pub use header::{RequestHeader, encode_response_header};
-pub use reader::{DecodeError, Problem, Reader};
+pub use reader::{DecodeError, ITEMS_MAX, Problem, Reader};
 pub use text::{Records, Str, UnknownTags};
 pub use writer::Writer;
+
+/// The items of a request of an API, of which `reader` stands at the body: it is decoded without anything being kept of it.
+///
+/// # Errors
+/// Those of decoding it, apart from strings that are not UTF-8.
+pub fn count_items(api: i16, version: i16, reader: &Reader) -> Result<usize, DecodeError> {
+    let mut counting = reader.counting();
+    generated::pass(api, &mut counting, version)?;
+    Ok(counting.items())
+}
 
 /// What generated code uses.
 mod runtime {

@@ -5,9 +5,12 @@ use uuid::Uuid;
 
 use crate::Str;
 
-/// Structs, strings in lists and tagged fields that one frame may hold. Each takes up to a hundred times as much
-/// memory as on the wire, so that the largest frames would otherwise take gigabytes.
-const ITEMS_MAX: usize = 1_000_000;
+/// Items that one frame may hold, unless it is told otherwise: structs, strings in lists and tagged fields. Each takes up to a hundred times as
+/// much memory as on the wire, so that the largest frames would otherwise take gigabytes.
+pub const ITEMS_MAX: usize = 1_000_000;
+
+/// Elements of a list that room is made for before they are there.
+const RESERVED_MAX: usize = 1024;
 
 /// Where and why a frame makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,8 +54,8 @@ pub enum Problem {
     #[error("{0} bytes follow the message")]
     Trailing(usize),
     /// More structs, strings or tagged fields than a frame may hold.
-    #[error("holds more than {ITEMS_MAX} items")]
-    TooMany,
+    #[error("holds more than {0} items")]
+    TooMany(usize),
 }
 
 /// Bytes of a string.
@@ -63,7 +66,10 @@ pub struct Reader {
     frame: Bytes,
     at: usize,
     origin: usize,
+    items_max: usize,
     items_left: usize,
+    /// What is read is only counted.
+    counts: bool,
 }
 
 macro_rules! number {
@@ -84,7 +90,49 @@ macro_rules! number {
 impl Reader {
     /// At the start of `frame`.
     pub fn new(frame: Bytes) -> Self {
-        Self { frame, at: 0, origin: 0, items_left: ITEMS_MAX }
+        Self { frame, at: 0, origin: 0, items_max: ITEMS_MAX, items_left: ITEMS_MAX, counts: false }
+    }
+
+    /// From here on it may hold at most so many items.
+    pub fn allow(&mut self, items: usize) {
+        (self.items_max, self.items_left) = (items, items);
+    }
+
+    /// The same position, for what is only counted: nothing is kept of what is decoded, and strings are empty.
+    pub(crate) fn counting(&self) -> Self {
+        let mut reader = Self { frame: self.frame.clone(), counts: true, ..*self };
+        reader.allow(self.items_max);
+        reader
+    }
+
+    /// Items that were read since it was said how many there may be.
+    pub(crate) fn items(&self) -> usize {
+        self.items_max - self.items_left
+    }
+
+    /// Does what is decoded stay?
+    pub(crate) fn keeps(&self) -> bool {
+        !self.counts
+    }
+
+    /// Room for the first elements of a list: there may be fewer than it says.
+    pub(crate) fn capacity(&self, count: usize) -> usize {
+        if self.counts { 0 } else { count.min(RESERVED_MAX) }
+    }
+
+    /// All of the frame.
+    pub fn frame(&self) -> &Bytes {
+        &self.frame
+    }
+
+    /// Bytes that were read.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Reads again from where it was before.
+    pub fn rewind(&mut self, position: usize) {
+        self.at = position.min(self.at);
     }
 
     fn fail(&self, field: &'static str, problem: Problem) -> DecodeError {
@@ -168,6 +216,9 @@ impl Reader {
             return Err(self.fail(field, Problem::Long(length)));
         }
         let taken = self.take(length, field)?;
+        if self.counts {
+            return Ok(Some(Str::default()));
+        }
         Str::from_utf8(self.frame.slice(taken)).map(Some).ok_or_else(|| self.fail(field, Problem::Utf8))
     }
 
@@ -175,12 +226,12 @@ impl Reader {
     pub fn bytes(&mut self, flexible: bool, field: &'static str) -> Result<Option<Bytes>, DecodeError> {
         let Some(length) = self.length(flexible, false, field)? else { return Ok(None) };
         let taken = self.take(length, field)?;
-        Ok(Some(self.frame.slice(taken)))
+        Ok(Some(if self.counts { Bytes::new() } else { self.frame.slice(taken) }))
     }
 
     /// Takes `count` items off what the frame may still hold.
     fn spend(&mut self, count: usize, field: &'static str) -> Result<(), DecodeError> {
-        let left = self.items_left.checked_sub(count).ok_or_else(|| self.fail(field, Problem::TooMany))?;
+        let left = self.items_left.checked_sub(count).ok_or_else(|| self.fail(field, Problem::TooMany(self.items_max)))?;
         self.items_left = left;
         Ok(())
     }
@@ -246,7 +297,7 @@ impl Reader {
         decode: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
     ) -> Result<T, DecodeError> {
         let origin = self.origin + self.at - bytes.len();
-        let mut inner = Self { frame: bytes, at: 0, origin, items_left: self.items_left };
+        let mut inner = Self { frame: bytes, at: 0, origin, ..*self };
         let value = decode(&mut inner)?;
         inner.end()?;
         self.items_left = inner.items_left;

@@ -38,9 +38,12 @@ impl AddPartitionsToTxnRequest {
                 let value = match r.array(flexible, 14, true, "transactions")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(AddPartitionsToTxnTransaction::decode(r, version)?);
+                            let item = AddPartitionsToTxnTransaction::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -65,9 +68,12 @@ impl AddPartitionsToTxnRequest {
                 let value = match r.array(flexible, 2, true, "v3_and_below_topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(AddPartitionsToTxnTopic::decode(r, version)?);
+                            let item = AddPartitionsToTxnTopic::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -79,7 +85,11 @@ impl AddPartitionsToTxnRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -164,9 +174,12 @@ impl AddPartitionsToTxnTransaction {
                 let value = match r.array(flexible, 3, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(AddPartitionsToTxnTopic::decode(r, version)?);
+                            let item = AddPartitionsToTxnTopic::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -178,7 +191,11 @@ impl AddPartitionsToTxnTransaction {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -238,9 +255,12 @@ impl AddPartitionsToTxnTopic {
             let value = match r.array(flexible, 4, false, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int32("partitions")?);
+                        let item = r.int32("partitions")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -251,7 +271,11 @@ impl AddPartitionsToTxnTopic {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -307,9 +331,12 @@ impl AddPartitionsToTxnResponse {
                 let value = match r.array(flexible, 3, true, "results_by_transaction")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(AddPartitionsToTxnResult::decode(r, version)?);
+                            let item = AddPartitionsToTxnResult::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -322,9 +349,12 @@ impl AddPartitionsToTxnResponse {
                 let value = match r.array(flexible, 2, true, "results_by_topic_v3_and_below")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(AddPartitionsToTxnTopicResult::decode(r, version)?);
+                            let item = AddPartitionsToTxnTopicResult::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -336,7 +366,11 @@ impl AddPartitionsToTxnResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -401,9 +435,12 @@ impl AddPartitionsToTxnResult {
                 let value = match r.array(flexible, 3, true, "topic_results")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(AddPartitionsToTxnTopicResult::decode(r, version)?);
+                            let item = AddPartitionsToTxnTopicResult::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -415,7 +452,11 @@ impl AddPartitionsToTxnResult {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -470,9 +511,12 @@ impl AddPartitionsToTxnTopicResult {
             let value = match r.array(flexible, 6, true, "results_by_partition")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(AddPartitionsToTxnPartitionResult::decode(r, version)?);
+                        let item = AddPartitionsToTxnPartitionResult::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -483,7 +527,11 @@ impl AddPartitionsToTxnTopicResult {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -532,7 +580,11 @@ impl AddPartitionsToTxnPartitionResult {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

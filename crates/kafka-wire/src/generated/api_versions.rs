@@ -43,7 +43,11 @@ impl ApiVersionsRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -102,9 +106,12 @@ impl ApiVersionsResponse {
             let value = match r.array(flexible, 6, true, "api_keys")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(ApiVersion::decode(r, version)?);
+                        let item = ApiVersion::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -124,9 +131,12 @@ impl ApiVersionsResponse {
                                 let value = match r.array(flexible, 6, true, "supported_features")? {
                                     None => None,
                                     Some(count) => {
-                                        let mut items = Vec::with_capacity(count.min(1024));
+                                        let mut items = Vec::with_capacity(r.capacity(count));
                                         for _ in 0..count {
-                                            items.push(SupportedFeatureKey::decode(r, version)?);
+                                            let item = SupportedFeatureKey::decode(r, version)?;
+                                            if r.keeps() {
+                                                items.push(item);
+                                            }
                                         }
                                         Some(items)
                                     }
@@ -144,9 +154,12 @@ impl ApiVersionsResponse {
                                 let value = match r.array(flexible, 6, true, "finalized_features")? {
                                     None => None,
                                     Some(count) => {
-                                        let mut items = Vec::with_capacity(count.min(1024));
+                                        let mut items = Vec::with_capacity(r.capacity(count));
                                         for _ in 0..count {
-                                            items.push(FinalizedFeatureKey::decode(r, version)?);
+                                            let item = FinalizedFeatureKey::decode(r, version)?;
+                                            if r.keeps() {
+                                                items.push(item);
+                                            }
                                         }
                                         Some(items)
                                     }
@@ -158,7 +171,11 @@ impl ApiVersionsResponse {
                     3 if version >= 3 => {
                         out.zk_migration_ready = r.inside(bytes, |r| Ok(r.bool("zk_migration_ready")?))?
                     }
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -252,7 +269,11 @@ impl ApiVersion {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -311,7 +332,11 @@ impl SupportedFeatureKey {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -376,7 +401,11 @@ impl FinalizedFeatureKey {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

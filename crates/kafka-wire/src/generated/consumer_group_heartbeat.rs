@@ -58,12 +58,15 @@ impl ConsumerGroupHeartbeatRequest {
         out.subscribed_topic_names = match r.array(flexible, 1, true, "subscribed_topic_names")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(1024));
+                let mut items = Vec::with_capacity(r.capacity(count));
                 for _ in 0..count {
-                    items.push({
+                    let item = {
                         let item = r.string(flexible, "subscribed_topic_names")?;
                         r.required(item, "subscribed_topic_names")?
-                    });
+                    };
+                    if r.keeps() {
+                        items.push(item);
+                    }
                 }
                 Some(items)
             }
@@ -81,9 +84,12 @@ impl ConsumerGroupHeartbeatRequest {
         out.topic_partitions = match r.array(flexible, 18, true, "topic_partitions")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(1024));
+                let mut items = Vec::with_capacity(r.capacity(count));
                 for _ in 0..count {
-                    items.push(TopicPartitions::decode(r, version)?);
+                    let item = TopicPartitions::decode(r, version)?;
+                    if r.keeps() {
+                        items.push(item);
+                    }
                 }
                 Some(items)
             }
@@ -92,7 +98,11 @@ impl ConsumerGroupHeartbeatRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -153,9 +163,12 @@ impl TopicPartitions {
             let value = match r.array(flexible, 4, false, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int32("partitions")?);
+                        let item = r.int32("partitions")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -166,7 +179,11 @@ impl TopicPartitions {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -230,7 +247,11 @@ impl ConsumerGroupHeartbeatResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -280,9 +301,12 @@ impl Assignment {
             let value = match r.array(flexible, 18, true, "topic_partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(AssignedTopicPartitions::decode(r, version)?);
+                        let item = AssignedTopicPartitions::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -293,7 +317,11 @@ impl Assignment {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -336,9 +364,12 @@ impl AssignedTopicPartitions {
             let value = match r.array(flexible, 4, false, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int32("partitions")?);
+                        let item = r.int32("partitions")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -349,7 +380,11 @@ impl AssignedTopicPartitions {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

@@ -33,9 +33,12 @@ impl CreateTopicsRequest {
             let value = match r.array(flexible, 9, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(CreatableTopic::decode(r, version)?);
+                        let item = CreatableTopic::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -48,7 +51,11 @@ impl CreateTopicsRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -108,9 +115,12 @@ impl CreatableTopic {
             let value = match r.array(flexible, 5, true, "assignments")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(CreatableReplicaAssignment::decode(r, version)?);
+                        let item = CreatableReplicaAssignment::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -121,9 +131,12 @@ impl CreatableTopic {
             let value = match r.array(flexible, 2, true, "configs")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(CreatableTopicConfig::decode(r, version)?);
+                        let item = CreatableTopicConfig::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -134,7 +147,11 @@ impl CreatableTopic {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -188,9 +205,12 @@ impl CreatableReplicaAssignment {
             let value = match r.array(flexible, 4, false, "broker_ids")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int32("broker_ids")?);
+                        let item = r.int32("broker_ids")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -201,7 +221,11 @@ impl CreatableReplicaAssignment {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -249,7 +273,11 @@ impl CreatableTopicConfig {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -290,9 +318,12 @@ impl CreateTopicsResponse {
             let value = match r.array(flexible, 4, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(CreatableTopicResult::decode(r, version)?);
+                        let item = CreatableTopicResult::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -303,7 +334,11 @@ impl CreateTopicsResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -378,9 +413,12 @@ impl CreatableTopicResult {
                 let value = match r.array(flexible, 6, true, "configs")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(CreatableTopicConfigs::decode(r, version)?);
+                            let item = CreatableTopicConfigs::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -398,7 +436,11 @@ impl CreatableTopicResult {
                     0 if version >= 5 => {
                         out.topic_config_error_code = r.inside(bytes, |r| Ok(r.int16("topic_config_error_code")?))?
                     }
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -501,7 +543,11 @@ impl CreatableTopicConfigs {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

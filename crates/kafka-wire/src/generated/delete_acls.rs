@@ -26,9 +26,12 @@ impl DeleteAclsRequest {
             let value = match r.array(flexible, 7, true, "filters")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DeleteAclsFilter::decode(r, version)?);
+                        let item = DeleteAclsFilter::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -39,7 +42,11 @@ impl DeleteAclsRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -102,7 +109,11 @@ impl DeleteAclsFilter {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -152,9 +163,12 @@ impl DeleteAclsResponse {
             let value = match r.array(flexible, 4, true, "filter_results")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DeleteAclsFilterResult::decode(r, version)?);
+                        let item = DeleteAclsFilterResult::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -165,7 +179,11 @@ impl DeleteAclsResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -216,9 +234,12 @@ impl DeleteAclsFilterResult {
             let value = match r.array(flexible, 10, true, "matching_acls")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DeleteAclsMatchingAcl::decode(r, version)?);
+                        let item = DeleteAclsMatchingAcl::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -229,7 +250,11 @@ impl DeleteAclsFilterResult {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -309,7 +334,11 @@ impl DeleteAclsMatchingAcl {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

@@ -34,9 +34,12 @@ impl DeleteTopicsRequest {
                 let value = match r.array(flexible, 18, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(DeleteTopicState::decode(r, version)?);
+                            let item = DeleteTopicState::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -49,12 +52,15 @@ impl DeleteTopicsRequest {
                 let value = match r.array(flexible, 1, true, "topic_names")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push({
+                            let item = {
                                 let item = r.string(flexible, "topic_names")?;
                                 r.required(item, "topic_names")?
-                            });
+                            };
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -67,7 +73,11 @@ impl DeleteTopicsRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -130,7 +140,11 @@ impl DeleteTopicState {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -183,9 +197,12 @@ impl DeleteTopicsResponse {
             let value = match r.array(flexible, 3, true, "responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DeletableTopicResult::decode(r, version)?);
+                        let item = DeletableTopicResult::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -196,7 +213,11 @@ impl DeleteTopicsResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -267,7 +288,11 @@ impl DeletableTopicResult {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

@@ -27,9 +27,12 @@ impl DescribeClientQuotasRequest {
             let value = match r.array(flexible, 3, true, "components")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(ComponentData::decode(r, version)?);
+                        let item = ComponentData::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -41,7 +44,11 @@ impl DescribeClientQuotasRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -96,7 +103,11 @@ impl ComponentData {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -147,9 +158,12 @@ impl DescribeClientQuotasResponse {
         out.entries = match r.array(flexible, 2, true, "entries")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(1024));
+                let mut items = Vec::with_capacity(r.capacity(count));
                 for _ in 0..count {
-                    items.push(DescribedEntry::decode(r, version)?);
+                    let item = DescribedEntry::decode(r, version)?;
+                    if r.keeps() {
+                        items.push(item);
+                    }
                 }
                 Some(items)
             }
@@ -158,7 +172,11 @@ impl DescribeClientQuotasResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -203,9 +221,12 @@ impl DescribedEntry {
             let value = match r.array(flexible, 2, true, "entity")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DescribedEntity::decode(r, version)?);
+                        let item = DescribedEntity::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -216,9 +237,12 @@ impl DescribedEntry {
             let value = match r.array(flexible, 9, true, "values")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(ValueData::decode(r, version)?);
+                        let item = ValueData::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -229,7 +253,11 @@ impl DescribedEntry {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -284,7 +312,11 @@ impl DescribedEntity {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -329,7 +361,11 @@ impl ValueData {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

@@ -33,9 +33,12 @@ impl DescribeConfigsRequest {
             let value = match r.array(flexible, 3, true, "resources")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DescribeConfigsResource::decode(r, version)?);
+                        let item = DescribeConfigsResource::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -50,7 +53,11 @@ impl DescribeConfigsRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -106,12 +113,15 @@ impl DescribeConfigsResource {
         out.configuration_keys = match r.array(flexible, 1, true, "configuration_keys")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(1024));
+                let mut items = Vec::with_capacity(r.capacity(count));
                 for _ in 0..count {
-                    items.push({
+                    let item = {
                         let item = r.string(flexible, "configuration_keys")?;
                         r.required(item, "configuration_keys")?
-                    });
+                    };
+                    if r.keeps() {
+                        items.push(item);
+                    }
                 }
                 Some(items)
             }
@@ -120,7 +130,11 @@ impl DescribeConfigsResource {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -165,9 +179,12 @@ impl DescribeConfigsResponse {
             let value = match r.array(flexible, 6, true, "results")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DescribeConfigsResult::decode(r, version)?);
+                        let item = DescribeConfigsResult::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -178,7 +195,11 @@ impl DescribeConfigsResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -238,9 +259,12 @@ impl DescribeConfigsResult {
             let value = match r.array(flexible, 6, true, "configs")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DescribeConfigsResourceResult::decode(r, version)?);
+                        let item = DescribeConfigsResourceResult::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -251,7 +275,11 @@ impl DescribeConfigsResult {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -321,9 +349,12 @@ impl DescribeConfigsResourceResult {
             let value = match r.array(flexible, 3, true, "synonyms")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DescribeConfigsSynonym::decode(r, version)?);
+                        let item = DescribeConfigsSynonym::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -340,7 +371,11 @@ impl DescribeConfigsResourceResult {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -405,7 +440,11 @@ impl DescribeConfigsSynonym {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

@@ -33,9 +33,12 @@ impl DescribeTopicPartitionsRequest {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(TopicRequest::decode(r, version)?);
+                        let item = TopicRequest::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -48,7 +51,11 @@ impl DescribeTopicPartitionsRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -101,7 +108,11 @@ impl TopicRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -149,7 +160,11 @@ impl Cursor {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -196,9 +211,12 @@ impl DescribeTopicPartitionsResponse {
             let value = match r.array(flexible, 26, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DescribeTopicPartitionsResponseTopic::decode(r, version)?);
+                        let item = DescribeTopicPartitionsResponseTopic::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -210,7 +228,11 @@ impl DescribeTopicPartitionsResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -276,9 +298,12 @@ impl DescribeTopicPartitionsResponseTopic {
             let value = match r.array(flexible, 20, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(DescribeTopicPartitionsResponsePartition::decode(r, version)?);
+                        let item = DescribeTopicPartitionsResponsePartition::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -290,7 +315,11 @@ impl DescribeTopicPartitionsResponseTopic {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -359,9 +388,12 @@ impl DescribeTopicPartitionsResponsePartition {
             let value = match r.array(flexible, 4, false, "replica_nodes")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int32("replica_nodes")?);
+                        let item = r.int32("replica_nodes")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -372,9 +404,12 @@ impl DescribeTopicPartitionsResponsePartition {
             let value = match r.array(flexible, 4, false, "isr_nodes")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int32("isr_nodes")?);
+                        let item = r.int32("isr_nodes")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -384,9 +419,12 @@ impl DescribeTopicPartitionsResponsePartition {
         out.eligible_leader_replicas = match r.array(flexible, 4, false, "eligible_leader_replicas")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(1024));
+                let mut items = Vec::with_capacity(r.capacity(count));
                 for _ in 0..count {
-                    items.push(r.int32("eligible_leader_replicas")?);
+                    let item = r.int32("eligible_leader_replicas")?;
+                    if r.keeps() {
+                        items.push(item);
+                    }
                 }
                 Some(items)
             }
@@ -394,9 +432,12 @@ impl DescribeTopicPartitionsResponsePartition {
         out.last_known_elr = match r.array(flexible, 4, false, "last_known_elr")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(1024));
+                let mut items = Vec::with_capacity(r.capacity(count));
                 for _ in 0..count {
-                    items.push(r.int32("last_known_elr")?);
+                    let item = r.int32("last_known_elr")?;
+                    if r.keeps() {
+                        items.push(item);
+                    }
                 }
                 Some(items)
             }
@@ -405,9 +446,12 @@ impl DescribeTopicPartitionsResponsePartition {
             let value = match r.array(flexible, 4, false, "offline_replicas")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int32("offline_replicas")?);
+                        let item = r.int32("offline_replicas")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -418,7 +462,11 @@ impl DescribeTopicPartitionsResponsePartition {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -489,7 +537,11 @@ impl NextCursor {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

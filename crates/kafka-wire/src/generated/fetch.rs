@@ -64,9 +64,12 @@ impl FetchRequest {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(FetchTopic::decode(r, version)?);
+                        let item = FetchTopic::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -78,9 +81,12 @@ impl FetchRequest {
                 let value = match r.array(flexible, 2, true, "forgotten_topics_data")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(ForgottenTopic::decode(r, version)?);
+                            let item = ForgottenTopic::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -112,7 +118,11 @@ impl FetchRequest {
                     1 if version >= 15 => {
                         out.replica_state = r.inside(bytes, |r| Ok(ReplicaState::decode(r, version)?))?
                     }
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -203,7 +213,11 @@ impl ReplicaState {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -262,9 +276,12 @@ impl FetchTopic {
             let value = match r.array(flexible, 16, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(FetchPartition::decode(r, version)?);
+                        let item = FetchPartition::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -275,7 +292,11 @@ impl FetchTopic {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -355,7 +376,11 @@ impl FetchPartition {
                         out.replica_directory_id = r.inside(bytes, |r| Ok(r.uuid("replica_directory_id")?))?
                     }
                     1 if version >= 18 => out.high_watermark = r.inside(bytes, |r| Ok(r.int64("high_watermark")?))?,
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -438,9 +463,12 @@ impl ForgottenTopic {
                 let value = match r.array(flexible, 4, false, "partitions")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(r.int32("partitions")?);
+                            let item = r.int32("partitions")?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -452,7 +480,11 @@ impl ForgottenTopic {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -519,9 +551,12 @@ impl FetchResponse {
             let value = match r.array(flexible, 2, true, "responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(FetchableTopicResponse::decode(r, version)?);
+                        let item = FetchableTopicResponse::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -538,9 +573,12 @@ impl FetchResponse {
                                 let value = match r.array(flexible, 11, true, "node_endpoints")? {
                                     None => None,
                                     Some(count) => {
-                                        let mut items = Vec::with_capacity(count.min(1024));
+                                        let mut items = Vec::with_capacity(r.capacity(count));
                                         for _ in 0..count {
-                                            items.push(NodeEndpoint::decode(r, version)?);
+                                            let item = NodeEndpoint::decode(r, version)?;
+                                            if r.keeps() {
+                                                items.push(item);
+                                            }
                                         }
                                         Some(items)
                                     }
@@ -549,7 +587,11 @@ impl FetchResponse {
                             })
                         })?
                     }
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -625,9 +667,12 @@ impl FetchableTopicResponse {
             let value = match r.array(flexible, 24, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(PartitionData::decode(r, version)?);
+                        let item = PartitionData::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -638,7 +683,11 @@ impl FetchableTopicResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -714,9 +763,12 @@ impl PartitionData {
         out.aborted_transactions = match r.array(flexible, 16, true, "aborted_transactions")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(1024));
+                let mut items = Vec::with_capacity(r.capacity(count));
                 for _ in 0..count {
-                    items.push(AbortedTransaction::decode(r, version)?);
+                    let item = AbortedTransaction::decode(r, version)?;
+                    if r.keeps() {
+                        items.push(item);
+                    }
                 }
                 Some(items)
             }
@@ -736,7 +788,11 @@ impl PartitionData {
                         out.current_leader = r.inside(bytes, |r| Ok(LeaderIdAndEpoch::decode(r, version)?))?
                     }
                     2 if version >= 12 => out.snapshot_id = r.inside(bytes, |r| Ok(SnapshotId::decode(r, version)?))?,
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -820,7 +876,11 @@ impl EpochEndOffset {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -870,7 +930,11 @@ impl LeaderIdAndEpoch {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -916,7 +980,11 @@ impl SnapshotId {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -958,7 +1026,11 @@ impl AbortedTransaction {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -1027,7 +1099,11 @@ impl NodeEndpoint {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

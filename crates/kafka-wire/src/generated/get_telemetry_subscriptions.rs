@@ -27,7 +27,11 @@ impl GetTelemetrySubscriptionsRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -88,9 +92,12 @@ impl GetTelemetrySubscriptionsResponse {
             let value = match r.array(flexible, 1, false, "accepted_compression_types")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int8("accepted_compression_types")?);
+                        let item = r.int8("accepted_compression_types")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -104,12 +111,15 @@ impl GetTelemetrySubscriptionsResponse {
             let value = match r.array(flexible, 1, true, "requested_metrics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push({
+                        let item = {
                             let item = r.string(flexible, "requested_metrics")?;
                             r.required(item, "requested_metrics")?
-                        });
+                        };
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -120,7 +130,11 @@ impl GetTelemetrySubscriptionsResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

@@ -27,9 +27,12 @@ impl IncrementalAlterConfigsRequest {
             let value = match r.array(flexible, 3, true, "resources")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(AlterConfigsResource::decode(r, version)?);
+                        let item = AlterConfigsResource::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -41,7 +44,11 @@ impl IncrementalAlterConfigsRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -95,9 +102,12 @@ impl AlterConfigsResource {
             let value = match r.array(flexible, 3, true, "configs")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(AlterableConfig::decode(r, version)?);
+                        let item = AlterableConfig::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -108,7 +118,11 @@ impl AlterConfigsResource {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -164,7 +178,11 @@ impl AlterableConfig {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -210,9 +228,12 @@ impl IncrementalAlterConfigsResponse {
             let value = match r.array(flexible, 5, true, "responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(AlterConfigsResourceResponse::decode(r, version)?);
+                        let item = AlterConfigsResourceResponse::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -223,7 +244,11 @@ impl IncrementalAlterConfigsResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -281,7 +306,11 @@ impl AlterConfigsResourceResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

@@ -32,12 +32,15 @@ impl ListGroupsRequest {
                 let value = match r.array(flexible, 1, true, "states_filter")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push({
+                            let item = {
                                 let item = r.string(flexible, "states_filter")?;
                                 r.required(item, "states_filter")?
-                            });
+                            };
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -50,12 +53,15 @@ impl ListGroupsRequest {
                 let value = match r.array(flexible, 1, true, "types_filter")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push({
+                            let item = {
                                 let item = r.string(flexible, "types_filter")?;
                                 r.required(item, "types_filter")?
-                            });
+                            };
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -67,7 +73,11 @@ impl ListGroupsRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -127,9 +137,12 @@ impl ListGroupsResponse {
             let value = match r.array(flexible, 2, true, "groups")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(ListedGroup::decode(r, version)?);
+                        let item = ListedGroup::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -140,7 +153,11 @@ impl ListGroupsResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -214,7 +231,11 @@ impl ListedGroup {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

@@ -35,12 +35,15 @@ impl ListTransactionsRequest {
             let value = match r.array(flexible, 1, true, "state_filters")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push({
+                        let item = {
                             let item = r.string(flexible, "state_filters")?;
                             r.required(item, "state_filters")?
-                        });
+                        };
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -51,9 +54,12 @@ impl ListTransactionsRequest {
             let value = match r.array(flexible, 8, false, "producer_id_filters")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int64("producer_id_filters")?);
+                        let item = r.int64("producer_id_filters")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -76,7 +82,11 @@ impl ListTransactionsRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -142,12 +152,15 @@ impl ListTransactionsResponse {
             let value = match r.array(flexible, 1, true, "unknown_state_filters")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push({
+                        let item = {
                             let item = r.string(flexible, "unknown_state_filters")?;
                             r.required(item, "unknown_state_filters")?
-                        });
+                        };
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -158,9 +171,12 @@ impl ListTransactionsResponse {
             let value = match r.array(flexible, 11, true, "transaction_states")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(TransactionState::decode(r, version)?);
+                        let item = TransactionState::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -171,7 +187,11 @@ impl ListTransactionsResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -234,7 +254,11 @@ impl TransactionState {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

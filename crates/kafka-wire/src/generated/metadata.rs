@@ -35,9 +35,12 @@ impl MetadataRequest {
             let value = match r.array(flexible, 1, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(MetadataRequestTopic::decode(r, version)?);
+                        let item = MetadataRequestTopic::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -60,7 +63,11 @@ impl MetadataRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -125,7 +132,11 @@ impl MetadataRequestTopic {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -188,9 +199,12 @@ impl MetadataResponse {
             let value = match r.array(flexible, 9, true, "brokers")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(MetadataResponseBroker::decode(r, version)?);
+                        let item = MetadataResponseBroker::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -213,9 +227,12 @@ impl MetadataResponse {
             let value = match r.array(flexible, 4, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(MetadataResponseTopic::decode(r, version)?);
+                        let item = MetadataResponseTopic::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -232,7 +249,11 @@ impl MetadataResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -320,7 +341,11 @@ impl MetadataResponseBroker {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -394,9 +419,12 @@ impl MetadataResponseTopic {
             let value = match r.array(flexible, 12, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(MetadataResponsePartition::decode(r, version)?);
+                        let item = MetadataResponsePartition::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -410,7 +438,11 @@ impl MetadataResponseTopic {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -487,9 +519,12 @@ impl MetadataResponsePartition {
             let value = match r.array(flexible, 4, false, "replica_nodes")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int32("replica_nodes")?);
+                        let item = r.int32("replica_nodes")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -500,9 +535,12 @@ impl MetadataResponsePartition {
             let value = match r.array(flexible, 4, false, "isr_nodes")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int32("isr_nodes")?);
+                        let item = r.int32("isr_nodes")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -514,9 +552,12 @@ impl MetadataResponsePartition {
                 let value = match r.array(flexible, 4, false, "offline_replicas")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(r.int32("offline_replicas")?);
+                            let item = r.int32("offline_replicas")?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -528,7 +569,11 @@ impl MetadataResponsePartition {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

@@ -42,9 +42,12 @@ impl OffsetFetchRequest {
                 let value = match r.array(flexible, 2, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(OffsetFetchRequestTopic::decode(r, version)?);
+                            let item = OffsetFetchRequestTopic::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -60,9 +63,12 @@ impl OffsetFetchRequest {
                 let value = match r.array(flexible, 3, true, "groups")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(OffsetFetchRequestGroup::decode(r, version)?);
+                            let item = OffsetFetchRequestGroup::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -77,7 +83,11 @@ impl OffsetFetchRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -144,9 +154,12 @@ impl OffsetFetchRequestTopic {
                 let value = match r.array(flexible, 4, false, "partition_indexes")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(r.int32("partition_indexes")?);
+                            let item = r.int32("partition_indexes")?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -158,7 +171,11 @@ impl OffsetFetchRequestTopic {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -232,9 +249,12 @@ impl OffsetFetchRequestGroup {
                 let value = match r.array(flexible, 3, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(OffsetFetchRequestTopics::decode(r, version)?);
+                            let item = OffsetFetchRequestTopics::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -249,7 +269,11 @@ impl OffsetFetchRequestGroup {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -326,9 +350,12 @@ impl OffsetFetchRequestTopics {
                 let value = match r.array(flexible, 4, false, "partition_indexes")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(r.int32("partition_indexes")?);
+                            let item = r.int32("partition_indexes")?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -340,7 +367,11 @@ impl OffsetFetchRequestTopics {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -402,9 +433,12 @@ impl OffsetFetchResponse {
                 let value = match r.array(flexible, 2, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(OffsetFetchResponseTopic::decode(r, version)?);
+                            let item = OffsetFetchResponseTopic::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -420,9 +454,12 @@ impl OffsetFetchResponse {
                 let value = match r.array(flexible, 5, true, "groups")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(OffsetFetchResponseGroup::decode(r, version)?);
+                            let item = OffsetFetchResponseGroup::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -434,7 +471,11 @@ impl OffsetFetchResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -497,9 +538,12 @@ impl OffsetFetchResponseTopic {
                 let value = match r.array(flexible, 15, true, "partitions")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(OffsetFetchResponsePartition::decode(r, version)?);
+                            let item = OffsetFetchResponsePartition::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -511,7 +555,11 @@ impl OffsetFetchResponseTopic {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -589,7 +637,11 @@ impl OffsetFetchResponsePartition {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -659,9 +711,12 @@ impl OffsetFetchResponseGroup {
                 let value = match r.array(flexible, 3, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(OffsetFetchResponseTopics::decode(r, version)?);
+                            let item = OffsetFetchResponseTopics::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -676,7 +731,11 @@ impl OffsetFetchResponseGroup {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -742,9 +801,12 @@ impl OffsetFetchResponseTopics {
                 let value = match r.array(flexible, 20, true, "partitions")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(OffsetFetchResponsePartitions::decode(r, version)?);
+                            let item = OffsetFetchResponsePartitions::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -756,7 +818,11 @@ impl OffsetFetchResponseTopics {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -837,7 +903,11 @@ impl OffsetFetchResponsePartitions {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

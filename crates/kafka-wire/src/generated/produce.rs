@@ -38,9 +38,12 @@ impl ProduceRequest {
             let value = match r.array(flexible, 2, true, "topic_data")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(TopicProduceData::decode(r, version)?);
+                        let item = TopicProduceData::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -51,7 +54,11 @@ impl ProduceRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -111,9 +118,12 @@ impl TopicProduceData {
             let value = match r.array(flexible, 5, true, "partition_data")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(PartitionProduceData::decode(r, version)?);
+                        let item = PartitionProduceData::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -124,7 +134,11 @@ impl TopicProduceData {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -174,7 +188,11 @@ impl PartitionProduceData {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -220,9 +238,12 @@ impl ProduceResponse {
             let value = match r.array(flexible, 2, true, "responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(TopicProduceResponse::decode(r, version)?);
+                        let item = TopicProduceResponse::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -240,9 +261,12 @@ impl ProduceResponse {
                                 let value = match r.array(flexible, 11, true, "node_endpoints")? {
                                     None => None,
                                     Some(count) => {
-                                        let mut items = Vec::with_capacity(count.min(1024));
+                                        let mut items = Vec::with_capacity(r.capacity(count));
                                         for _ in 0..count {
-                                            items.push(NodeEndpoint::decode(r, version)?);
+                                            let item = NodeEndpoint::decode(r, version)?;
+                                            if r.keeps() {
+                                                items.push(item);
+                                            }
                                         }
                                         Some(items)
                                     }
@@ -251,7 +275,11 @@ impl ProduceResponse {
                             })
                         })?
                     }
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -321,9 +349,12 @@ impl TopicProduceResponse {
             let value = match r.array(flexible, 22, true, "partition_responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(PartitionProduceResponse::decode(r, version)?);
+                        let item = PartitionProduceResponse::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -334,7 +365,11 @@ impl TopicProduceResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -406,9 +441,12 @@ impl PartitionProduceResponse {
                 let value = match r.array(flexible, 5, true, "record_errors")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(1024));
+                        let mut items = Vec::with_capacity(r.capacity(count));
                         for _ in 0..count {
-                            items.push(BatchIndexAndErrorMessage::decode(r, version)?);
+                            let item = BatchIndexAndErrorMessage::decode(r, version)?;
+                            if r.keeps() {
+                                items.push(item);
+                            }
                         }
                         Some(items)
                     }
@@ -432,7 +470,11 @@ impl PartitionProduceResponse {
                     0 if version >= 10 => {
                         out.current_leader = r.inside(bytes, |r| Ok(LeaderIdAndEpoch::decode(r, version)?))?
                     }
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -511,7 +553,11 @@ impl BatchIndexAndErrorMessage {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -565,7 +611,11 @@ impl LeaderIdAndEpoch {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -638,7 +688,11 @@ impl NodeEndpoint {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

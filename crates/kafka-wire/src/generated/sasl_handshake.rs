@@ -59,12 +59,15 @@ impl SaslHandshakeResponse {
             let value = match r.array(flexible, 1, true, "mechanisms")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push({
+                        let item = {
                             let item = r.string(flexible, "mechanisms")?;
                             r.required(item, "mechanisms")?
-                        });
+                        };
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }

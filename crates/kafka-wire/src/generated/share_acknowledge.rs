@@ -43,9 +43,12 @@ impl ShareAcknowledgeRequest {
             let value = match r.array(flexible, 18, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(AcknowledgeTopic::decode(r, version)?);
+                        let item = AcknowledgeTopic::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -56,7 +59,11 @@ impl ShareAcknowledgeRequest {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -105,9 +112,12 @@ impl AcknowledgeTopic {
             let value = match r.array(flexible, 6, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(AcknowledgePartition::decode(r, version)?);
+                        let item = AcknowledgePartition::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -118,7 +128,11 @@ impl AcknowledgeTopic {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -166,9 +180,12 @@ impl AcknowledgePartition {
             let value = match r.array(flexible, 18, true, "acknowledgement_batches")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(AcknowledgementBatch::decode(r, version)?);
+                        let item = AcknowledgementBatch::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -179,7 +196,11 @@ impl AcknowledgePartition {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -230,9 +251,12 @@ impl AcknowledgementBatch {
             let value = match r.array(flexible, 1, false, "acknowledge_types")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(r.int8("acknowledge_types")?);
+                        let item = r.int8("acknowledge_types")?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -243,7 +267,11 @@ impl AcknowledgementBatch {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -305,9 +333,12 @@ impl ShareAcknowledgeResponse {
             let value = match r.array(flexible, 18, true, "responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(ShareAcknowledgeTopicResponse::decode(r, version)?);
+                        let item = ShareAcknowledgeTopicResponse::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -318,9 +349,12 @@ impl ShareAcknowledgeResponse {
             let value = match r.array(flexible, 11, true, "node_endpoints")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(NodeEndpoint::decode(r, version)?);
+                        let item = NodeEndpoint::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -331,7 +365,11 @@ impl ShareAcknowledgeResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -384,9 +422,12 @@ impl ShareAcknowledgeTopicResponse {
             let value = match r.array(flexible, 9, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(1024));
+                    let mut items = Vec::with_capacity(r.capacity(count));
                     for _ in 0..count {
-                        items.push(PartitionData::decode(r, version)?);
+                        let item = PartitionData::decode(r, version)?;
+                        if r.keeps() {
+                            items.push(item);
+                        }
                     }
                     Some(items)
                 }
@@ -397,7 +438,11 @@ impl ShareAcknowledgeTopicResponse {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -452,7 +497,11 @@ impl PartitionData {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -496,7 +545,11 @@ impl LeaderIdAndEpoch {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }
@@ -551,7 +604,11 @@ impl NodeEndpoint {
             for _ in 0..r.tag_count()? {
                 let (tag, bytes) = r.tag()?;
                 match tag {
-                    _ => out.unknown_tags.push(tag, bytes),
+                    _ => {
+                        if r.keeps() {
+                            out.unknown_tags.push(tag, bytes)
+                        }
+                    }
                 }
             }
         }

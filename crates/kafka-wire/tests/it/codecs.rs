@@ -21,6 +21,8 @@ pub struct Codec {
     pub response: bool,
     /// Decodes, with nothing left, and drops the result.
     pub decode: fn(Bytes, i16) -> Result<(), DecodeError>,
+    /// Decodes what a reader may hold, and drops the result.
+    pub within: fn(Reader, i16) -> Result<(), DecodeError>,
     /// Decodes and encodes with ours.
     pub ours: fn(Bytes, i16) -> Result<Passed, DecodeError>,
     /// Decodes and encodes with theirs.
@@ -46,6 +48,7 @@ macro_rules! codec {
                 drop(message);
                 Ok(())
             },
+            within: |mut reader, version| kafka_wire::$module::$name::decode(&mut reader, version).map(drop),
             ours: |bytes, version| {
                 let mut reader = Reader::new(bytes);
                 let message = kafka_wire::$module::$name::decode(&mut reader, version)?;

@@ -88,12 +88,52 @@ fn too_many_items_are_refused() {
         let subject = subjects().into_iter().find(|subject| subject.codec.name == name).expect("a message");
         let frame = Bytes::from(message(&subject.api, false, version, filling).expect("a frame"));
         let (result, held) = peak(|| (subject.codec.decode)(frame, version));
-        assert_eq!(result.map_err(|error| error.problem), Err(Problem::TooMany), "{name}");
+        assert_eq!(result.map_err(|error| error.problem), Err(Problem::TooMany(1_000_000)), "{name}");
         assert!(held < 4096, "{name} takes {held} bytes");
     };
     too_many("DeleteGroupsRequest", 2, Filling::Crowd { array: 0, count: 1_000_001 });
     too_many("MetadataRequest", 12, Filling::Crowd { array: 0, count: 1_000_001 });
     too_many("HeartbeatRequest", 4, Filling::Tags { count: 1_000_001 });
+}
+
+/// What a frame may hold can be less, and the items of a request are counted without being kept.
+#[test]
+fn items_are_counted_without_memory() {
+    each_version(|subject, version| {
+        if subject.codec.response {
+            return;
+        }
+        for filling in (0..20).map(|array| Filling::Crowd { array, count: 5000 }).chain([Filling::Tags { count: 5000 }]) {
+            let Some(frame) = message(&subject.api, false, version, filling) else { continue };
+            let frame = Bytes::from(frame);
+            let (items, held) = peak(|| kafka_wire::count_items(subject.api.key, version, &Reader::new(frame.clone())));
+            let (items, label) = (items.expect("it can be read"), subject.label(version));
+            assert!(held < 4096, "{label}: {held} bytes");
+            let within = |items: usize| {
+                let mut reader = Reader::new(frame.clone());
+                reader.allow(items);
+                (subject.codec.within)(reader, version).map_err(|error| error.problem)
+            };
+            assert_eq!(within(items), Ok(()), "{label}");
+            if items > 0 {
+                assert_eq!(within(items - 1), Err(Problem::TooMany(items - 1)), "{label}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_request_can_be_read_again() {
+    let filling = Filling::Crowd { array: 0, count: 5000 };
+    let subject = subjects().into_iter().find(|subject| subject.codec.name == "DeleteGroupsRequest").expect("a message");
+    let mut reader = Reader::new(Bytes::from(message(&subject.api, false, 2, filling).expect("a frame")));
+    reader.allow(4999);
+    let begin = reader.position();
+    let decode = |reader: &mut Reader| kafka_wire::delete_groups::DeleteGroupsRequest::decode(reader, 2).map(|request| request.groups_names.len());
+    assert_eq!(decode(&mut reader).map_err(|error| error.problem), Err(Problem::TooMany(4999)));
+    reader.rewind(begin);
+    reader.allow(5000);
+    assert_eq!(decode(&mut reader), Ok(5000));
 }
 
 /// What tagged fields hold counts as well, and all of them together.
@@ -111,7 +151,7 @@ fn too_many_items_in_tagged_fields_are_refused() {
         ApiVersionsResponse::decode(&mut Reader::new(frame), 3).map_err(|error| error.problem)
     };
     assert_eq!(decode(499_000).map(|message| message.finalized_features.len()), Ok(499_000));
-    assert_eq!(decode(501_000), Err(Problem::TooMany));
+    assert_eq!(decode(501_000), Err(Problem::TooMany(1_000_000)));
 }
 
 /// Overwrites a few bytes, mostly with those that lengths are made of.
