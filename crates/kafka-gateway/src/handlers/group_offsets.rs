@@ -26,13 +26,48 @@ use crate::answer_room::AnswerRoom;
 use crate::body::Body;
 use crate::error_code::{of_append, of_group};
 use crate::session::Context;
+use crate::written::{Listing, Parts};
+
+/// The setting: longest text beside an offset.
+const METADATA_BYTES_MAX: &str = "offset.metadata.max.bytes";
 
 /// A commit on its way through the journal. It takes effect there, whether or not its connection waits for it.
 struct CommitWait {
     group: String,
     response: OffsetCommitResponse,
-    /// Topic and partition in the response, by result.
-    places: Vec<(usize, usize)>,
+    places: Vec<Answering>,
+    /// Of the commits, those that were taken, by result.
+    taken: Vec<usize>,
+}
+
+/// Where in a response it is said what becomes of a commit: topic, partition, and the number of the commit.
+type Answering = (usize, usize, usize);
+
+/// What a request commits. Of a partition that is named more than once the last is written, as in Kafka, where it takes effect after the others; all are
+/// answered. What is refused because it is too long is a commit of its own, and takes the place of no other.
+pub(super) struct Commits {
+    pub places: Vec<Answering>,
+    pub commits: Vec<Commit>,
+    numbers: HashMap<(*const Topic, u32, bool), usize>,
+    metadata_max: usize,
+}
+
+impl Commits {
+    pub fn new(broker: &Broker) -> Self {
+        let metadata_max = broker.settings().int(METADATA_BYTES_MAX).max(0) as usize;
+        Self { places: Vec::new(), commits: Vec::new(), numbers: HashMap::new(), metadata_max }
+    }
+
+    /// Adds one that is answered at `place`: topic and partition.
+    pub fn add(&mut self, place: (usize, usize), topic: &Arc<Topic>, partition: u32, offset: CommittedOffset) {
+        let key = (Arc::as_ptr(topic), partition, offset.metadata.len() > self.metadata_max);
+        let number = *self.numbers.entry(key).or_insert(self.commits.len());
+        match self.commits.get_mut(number) {
+            Some(before) => before.offset = offset,
+            None => self.commits.push(Commit { topic: topic.name.clone(), partition, offset }),
+        }
+        self.places.push((place.0, place.1, number));
+    }
 }
 
 /// The topic of a request, by name or by id.
@@ -52,7 +87,7 @@ pub(crate) fn commit(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let asking = context.asking();
     let member = asking.check_consumers(AclOperation::Read, &request.group_id);
     let mut response = OffsetCommitResponse::default();
-    let mut items = Vec::new();
+    let mut commits = Commits::new(broker);
     for topic in &request.topics {
         let found = find_topic(broker, by_id, &topic.name, topic.topic_id);
         let name = found.as_ref().map_or(&*topic.name, |known| known.name.as_str());
@@ -78,8 +113,7 @@ pub(crate) fn commit(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                         metadata: partition.committed_metadata.as_ref().map(ToString::to_string).unwrap_or_default(),
                         committed_at: broker.now_ms().max(0) as u64,
                     };
-                    let commit = Commit { topic: found.name.clone(), partition: index, offset };
-                    items.push((response.topics.len(), answers.len(), commit));
+                    commits.add((response.topics.len(), answers.len()), found, index, offset);
                     answers.push(commit_answer(partition.partition_index, None));
                 }
                 Err(code) => answers.push(commit_answer(partition.partition_index, Some(code))),
@@ -92,7 +126,7 @@ pub(crate) fn commit(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             ..OffsetCommitResponseTopic::default()
         });
     }
-    Ok(submit_commit(&request, response, items, context))
+    Ok(submit_commit(&request, response, commits, context))
 }
 
 fn commit_answer(partition_index: i32, code: Option<ErrorCode>) -> OffsetCommitResponsePartition {
@@ -102,14 +136,12 @@ fn commit_answer(partition_index: i32, code: Option<ErrorCode>) -> OffsetCommitR
 fn submit_commit(
     request: &OffsetCommitRequest,
     mut response: OffsetCommitResponse,
-    items: Vec<(usize, usize, Commit)>,
+    Commits { places, commits, .. }: Commits,
     context: &mut Context<'_>,
 ) -> Outcome {
-    if items.is_empty() && context.asking().check_consumers(AclOperation::Read, &request.group_id).is_err() {
+    if places.is_empty() && context.asking().check_consumers(AclOperation::Read, &request.group_id).is_err() {
         return Outcome::answer(response);
     }
-    let (places, commits): (Vec<(usize, usize)>, Vec<Commit>) =
-        items.into_iter().map(|(topic, partition, commit)| ((topic, partition), commit)).unzip();
     let member = Committer {
         member_id: &request.member_id,
         instance: request.group_instance_id.as_deref(),
@@ -129,29 +161,31 @@ fn submit_commit(
         }
         Ok(outcomes) => outcomes,
     };
-    let mut kept = Vec::with_capacity(places.len());
-    for ((topic, partition), outcome) in places.into_iter().zip(outcomes) {
-        match outcome {
-            Ok(()) => kept.push((topic, partition)),
-            Err(error) => response.topics[topic].partitions[partition].error_code = of_group(error).code(),
+    let taken: Vec<usize> = (0..outcomes.len()).filter(|number| outcomes[*number].is_ok()).collect();
+    for (topic, partition, number) in &places {
+        if let Err(error) = outcomes[*number] {
+            response.topics[*topic].partitions[*partition].error_code = of_group(error).code();
         }
     }
-    if kept.is_empty() {
+    if taken.is_empty() {
         return Outcome::answer(response);
     }
-    Outcome::Wait(Box::new(CommitWait { group: request.group_id.to_string(), response, places: kept }))
+    Outcome::Wait(Box::new(CommitWait { group: request.group_id.to_string(), response, places, taken }))
 }
 
 impl Wait for CommitWait {
     fn handle_reply(&mut self, _part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         let Reply::Appended(results) = reply else { return None };
-        for ((topic, partition), result) in self.places.drain(..).zip(results) {
+        let mut failed = HashSet::new();
+        for (number, result) in self.taken.drain(..).zip(results) {
             if let Err(error) = result {
                 // Clients know how to wait for a coordinator, not for its disk.
                 tracing::warn!(group = self.group, code = of_append(error).name(), "offset commit failed");
-                let code = ErrorCode::CoordinatorNotAvailable.code();
-                self.response.topics[topic].partitions[partition].error_code = code;
+                failed.insert(number);
             }
+        }
+        for (topic, partition, _) in self.places.drain(..).filter(|(.., number)| failed.contains(number)) {
+            self.response.topics[topic].partitions[partition].error_code = ErrorCode::CoordinatorNotAvailable.code();
         }
         Some(Box::new(std::mem::take(&mut self.response)))
     }
@@ -168,18 +202,20 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     if context.version >= 8 {
         let by_id = context.version >= 10;
         let stable = request.require_stable;
-        let mut answered = Answered::default();
-        let fresh = |group: &OffsetFetchRequestGroup| group.topics.is_some() || answered.groups.insert(group.group_id.clone());
-        let groups: Vec<OffsetFetchRequestGroup> = request.groups.into_iter().filter(fresh).collect();
-        let (mut room, version) = (AnswerRoom::new(context.gateway), context.version);
-        let groups = groups.into_iter().map(|group| {
+        let mut answered = Answered { repeated: named_again(&request.groups), ..Answered::default() };
+        let (mut room, mut parts, version) = (AnswerRoom::new(context.gateway), Parts::default(), context.version);
+        for group in request.groups {
+            if group.topics.is_none() && answered.repeated.contains(&group.group_id) && !answered.groups.insert(group.group_id.clone()) {
+                continue;
+            }
             let group_id = group.group_id.clone();
             let fetched = room.is_there().then(|| fetch_group((broker, &asking), group, (by_id, stable), &mut answered));
-            let fetched = fetched.filter(|fetched| room.take(|writer| fetched.encode(writer, version)));
-            fetched.unwrap_or_else(|| OffsetFetchResponseGroup { group_id, error_code: NO_ROOM.code(), ..OffsetFetchResponseGroup::default() })
-        });
-        let groups = groups.collect();
-        return Ok(Outcome::answer(OffsetFetchResponse { groups, ..OffsetFetchResponse::default() }));
+            if !fetched.is_some_and(|fetched| parts.push(&mut room, |writer| fetched.encode(writer, version))) {
+                let refused = OffsetFetchResponseGroup { group_id, error_code: NO_ROOM.code(), ..OffsetFetchResponseGroup::default() };
+                parts.add(|writer| refused.encode(writer, version));
+            }
+        }
+        return Ok(Outcome::answer(parts.of(OffsetFetchResponse::default())));
     }
     let topics = request.topics.filter(|topics| context.version >= 2 || !topics.is_empty());
     let asked = topics.map(|topics| {
@@ -235,9 +271,24 @@ fn fetched(partition_index: i32, offset: Option<CommittedOffset>, code: Option<E
 /// What a request has been told: an answer may be a thousand times as long as what asks for it, and is given once.
 #[derive(Default)]
 struct Answered {
-    /// Of which all offsets were.
+    /// Groups that are named more than once: of others nothing has to be remembered.
+    repeated: HashSet<Str>,
+    /// Those of which all offsets were told.
     groups: HashSet<Str>,
     partitions: HashSet<(Str, Str, Uuid, i32)>,
+}
+
+/// The groups that a request names more than once.
+fn named_again(groups: &[OffsetFetchRequestGroup]) -> HashSet<Str> {
+    let mut seen: HashSet<&str> = HashSet::with_capacity(groups.len());
+    groups.iter().filter(|group| !seen.insert(&group.group_id)).map(|group| group.group_id.clone()).collect()
+}
+
+impl Listing for OffsetFetchResponse {
+    fn behind(_version: i16) -> (bool, usize) {
+        // No tags; older versions, of which parts are not the same, have no list of groups.
+        (true, 1)
+    }
 }
 
 /// With `stable` an offset that a transaction holds back is refused.
@@ -279,6 +330,8 @@ fn fetch_group(
         answer.topics = all.into_iter().map(one).collect();
         return answer;
     };
+    let mut own = HashSet::new();
+    let told = if answered.repeated.contains(&group.group_id) { &mut answered.partitions } else { &mut own };
     for topic in asked {
         let name = if by_id { broker.topic_by_id(TopicId(topic.topic_id)).map(|known| known.name.clone()) } else { Some(topic.name.to_string()) };
         let denied = name.as_ref().and_then(|name| asking.check_topic(AclOperation::Describe, name).err());
@@ -290,7 +343,7 @@ fn fetch_group(
             (Some(name), Ok(partition)) => fetched(*index, groups.offset(&group.group_id, name, partition), None),
             _ => fetched(*index, None, None),
         };
-        let mut fresh = |index: &&i32| answered.partitions.insert((group.group_id.clone(), topic.name.clone(), topic.topic_id, **index));
+        let mut fresh = |index: &&i32| told.insert((group.group_id.clone(), topic.name.clone(), topic.topic_id, **index));
         let partitions = topic.partition_indexes.iter().filter(|index| fresh(index)).map(one).collect();
         answer.topics.push(OffsetFetchResponseTopics { name: topic.name, topic_id: topic.topic_id, partitions, ..Default::default() });
     }

@@ -3,7 +3,8 @@
 
 use broker::append::AppendError;
 use broker::{AclOperation, Broker, OffsetsRefused, Reply, Told};
-use delivery::{Claim, Commit, CommittedOffset, Committer, GroupError, ProducerEpoch, TransactionError, Version};
+use delivery::{Claim, CommittedOffset, Committer, GroupError, ProducerEpoch, TransactionError, Version};
+use hashbrown::HashMap;
 use kafka_wire::add_offsets_to_txn::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use kafka_wire::add_partitions_to_txn::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnResult,
@@ -17,6 +18,7 @@ use kafka_wire::txn_offset_commit::{
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::{LogId, PartitionIndex};
 
+use super::group_offsets::Commits;
 use super::{Outcome, Wait};
 use crate::access::Asking;
 use crate::body::Body;
@@ -100,7 +102,7 @@ impl Wait for FreshId {
                     self.then = Some(then);
                     None
                 }
-                Outcome::Downgraded(_) | Outcome::Silent | Outcome::Close(_) => None,
+                Outcome::Downgraded(_) | Outcome::Silent | Outcome::Close(_) | Outcome::Resume(_) => None,
             },
         }
     }
@@ -292,9 +294,8 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
     let broker = &context.gateway.broker;
     let version = if context.version >= V2_SINCE { Version::V2 } else { Version::V1 };
     let asking = context.asking();
-    let mut commits = Vec::new();
+    let mut commits = Commits::new(broker);
     let mut refused: Vec<(usize, usize, ErrorCode)> = Vec::new();
-    let mut places = Vec::new();
     for (at, topic) in request.topics.iter().enumerate() {
         let known = broker.topic(&topic.name).ok_or(ErrorCode::UnknownTopicOrPartition);
         let known = asking.check_topic(AclOperation::Read, &topic.name).and(known);
@@ -309,8 +310,7 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
                         metadata: partition.committed_metadata.as_ref().map(ToString::to_string).unwrap_or_default(),
                         committed_at: broker.now_ms().max(0) as u64,
                     };
-                    places.push((at, number));
-                    commits.push(Commit { topic: known.name.clone(), partition: partition_number, offset });
+                    commits.add((at, number), known, partition_number, offset);
                 }
                 _ => refused.push((at, number, ErrorCode::UnknownTopicOrPartition)),
             }
@@ -340,6 +340,7 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
         transactional: true,
         knows_epochs: false,
     };
+    let Commits { places, commits, .. } = commits;
     if commits.is_empty() {
         return Ok(Outcome::answer(answer(Ok(()), &refused)));
     }
@@ -349,7 +350,8 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
         Err(OffsetsRefused::Group(error)) => return Ok(Outcome::answer(answer(Err(of_commit(error)), &refused))),
         Err(OffsetsRefused::Transaction(error, single)) => (Err(error), single),
     };
-    refused.extend(single.into_iter().map(|(number, error)| (places[number].0, places[number].1, of_commit(error))));
+    let single: HashMap<usize, ErrorCode> = single.into_iter().map(|(number, error)| (number, of_commit(error))).collect();
+    refused.extend(places.into_iter().filter_map(|(at, number, commit)| Some((at, number, *single.get(&commit)?))));
     let outcome = outcome.map_err(before(i16::MAX, context.version));
     Ok(told(outcome, |outcome| answer(outcome, &refused)))
 }
