@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use broker::{Broker, MemoryShare};
+use kafka_wire::ITEMS_MAX;
 
 use crate::fetch_sessions::FetchSessions;
 use crate::group_of::Asked;
@@ -32,6 +34,9 @@ impl Advertise {
 /// Share sessions of all members together, as Kafka's default of `group.share.max.share.sessions`.
 const SHARE_SESSIONS_MAX: usize = 2000;
 
+/// A request may have an item for so many bytes of the memory budget: one at a time may have more than its part of that.
+const BUDGET_OF_ITEM: usize = 1 << 10;
+
 /// The Kafka side of a broker.
 pub struct Gateway {
     pub(crate) broker: Arc<Broker>,
@@ -47,6 +52,8 @@ pub struct Gateway {
     pub(crate) principal_rules: PrincipalRules,
     /// Memory of answers that clients have not read.
     pub(crate) pinned: Arc<Pinned>,
+    /// Items that a request may have.
+    items_max: AtomicUsize,
 }
 
 impl Gateway {
@@ -68,9 +75,20 @@ impl Gateway {
             fetch_bytes_max: int("fetch.max.bytes"),
             principal_rules: PrincipalRules::parse(broker.settings().text("ssl.principal.mapping.rules").0).expect("checked at the start"),
             pinned,
+            items_max: AtomicUsize::new(ITEMS_MAX),
             broker,
             metrics,
         })
+    }
+
+    /// Bounds the items of a request by the memory budget.
+    pub fn bound_items(&self, budget: usize) {
+        self.items_max.store((budget / BUDGET_OF_ITEM).min(ITEMS_MAX), Ordering::Relaxed);
+    }
+
+    /// Items that a request may have: structs, strings in lists and tagged fields.
+    pub(crate) fn items_max(&self) -> usize {
+        self.items_max.load(Ordering::Relaxed)
     }
 
     /// The broker.

@@ -24,4 +24,4 @@ pub use handlers::{Api, apis};
 pub use metrics::{ApiLabel, GatewayMetrics};
 pub use pinned::MemoryPressure;
 pub use principal_rules::{InvalidRules, PrincipalRules};
-pub use session::{CloseReason, SaslMechanism, SaslRules, Session, ShardContext};
+pub use session::{CloseReason, RequestRoom, SaslMechanism, SaslRules, Session, ShardContext};

@@ -2,6 +2,7 @@
 //! they come, answers leave in the order of the requests.
 
 mod long;
+mod many_items;
 mod oauth_bearer;
 mod sasl;
 
@@ -22,8 +23,10 @@ use crate::body::{Body, Silence, frame};
 use crate::gateway::{Advertise, Gateway};
 use crate::group_of::{Fetcher, Spoken, Verdict};
 use crate::handlers::{self, Outcome, Wait};
+use many_items::{FREE_ITEMS, Given, Parked, has_many, is_many};
 use sasl::Sasl;
 
+pub use many_items::RequestRoom;
 pub use sasl::{SaslMechanism, SaslRules};
 
 /// Requests of one connection that may wait for their answers; more are not read.
@@ -125,11 +128,23 @@ struct Slot {
     started: Instant,
     bytes: usize,
     state: SlotState,
+    /// What is reserved for its items.
+    room: Option<Arc<dyn RequestRoom>>,
 }
 
 enum SlotState {
     Ready(Vec<Bytes>),
     Waiting(Box<dyn Wait>),
+}
+
+/// A request that is to be handled.
+struct Request<'a> {
+    header: &'a RequestHeader,
+    /// At its body.
+    reader: &'a mut Reader,
+    length: usize,
+    /// What is reserved for its items, if there are many.
+    given: Option<Given>,
 }
 
 /// What a request that waits is told.
@@ -162,6 +177,8 @@ pub(crate) struct Context<'a> {
     pub now: Instant,
     /// Nothing else is to be done on this shard.
     pub alone: bool,
+    /// What is reserved for the items of the request: who works on it elsewhere holds it.
+    pub room: Option<&'a Arc<dyn RequestRoom>>,
     /// Set once the connection is gone, where the request is not handled by its network thread.
     pub gone: Option<&'a Arc<AtomicBool>>,
     /// Appends that a full queue refused.
@@ -240,6 +257,10 @@ pub struct Session {
     /// Number of the first slot.
     first: u64,
     pending_bytes: usize,
+    /// A request of many items, for which there is no memory yet.
+    parked: Option<Box<Parked>>,
+    /// When it is looked whether others want what is reserved for requests that wait.
+    room_looked_at: Option<Instant>,
     refused: VecDeque<(usize, Append)>,
     spoken: Box<Spoken>,
     access: Access,
@@ -285,6 +306,8 @@ impl Session {
             slots,
             first: 0,
             pending_bytes: 0,
+            parked: None,
+            room_looked_at: None,
             refused,
             spoken,
             access,
@@ -361,7 +384,7 @@ impl Session {
                 return self.authenticate(bytes, shard, now);
             }
             let (header, mut reader) = RequestHeader::decode(bytes)?;
-            self.serve(&header, &mut reader, length, shard, now)
+            self.serve(Request { header: &header, reader: &mut reader, length, given: None }, shard, now)
         });
         if outcome.is_err() {
             self.gateway.metrics.refused_frames.inc();
@@ -370,45 +393,33 @@ impl Session {
     }
 
     /// Has a request handled.
-    fn serve(
-        &mut self,
-        header: &RequestHeader,
-        reader: &mut Reader,
-        length: usize,
-        shard: &mut ShardContext,
-        now: Instant,
-    ) -> Result<(), CloseReason> {
+    fn serve(&mut self, request: Request<'_>, shard: &mut ShardContext, now: Instant) -> Result<(), CloseReason> {
+        let Request { header, reader, length, given } = request;
         let Some(api) = handlers::find(header.api_key) else {
             return Err(CloseReason::UnknownApi(header.api_key));
         };
         let wire = api.key();
         let to = self.next_reply_to();
         let version = header.api_version;
-        self.gateway.metrics.of(wire).requests.inc();
+        let long = api.serves(version) && api.only_looks() && length >= long::FROM_BYTES;
+        // It waited in line for that.
+        if given.is_none() {
+            self.gateway.metrics.of(wire).requests.inc();
+            reader.allow(FREE_ITEMS);
+            if long && has_many(header, reader)? {
+                return self.park(header, reader, length, now);
+            }
+        }
+        let body = reader.position();
         let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
         self.spoken.note_api(header.api_key);
         let client_id = header.client_id.as_deref().unwrap_or_default();
         self.look_at_client(client_id, now);
         let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
         let timed = self.throttle.is_timed().then(Instant::now);
-        let outcome = if api.serves(version) && api.only_looks() && length >= long::FROM_BYTES {
-            Ok(long::hand_over(long::Long {
-                api,
-                gateway: Arc::clone(&self.gateway),
-                to,
-                version,
-                client_id: header.client_id.clone(),
-                user: user.cloned(),
-                certified: self.certified.clone(),
-                local: self.local,
-                peer: self.peer,
-                advertise: Arc::clone(&self.advertise),
-                now,
-                waits: Arc::clone(&self.waits),
-                seen: Arc::clone(&self.seen),
-                throttled: self.throttle.told_ms(now),
-                reader: std::mem::replace(reader, Reader::new(Bytes::new())),
-            }))
+        let outcome = if long {
+            let room = given.as_ref().map(|given| Arc::clone(&given.room));
+            Ok(self.hand_over(api, header, std::mem::replace(reader, Reader::new(Bytes::new())), room, now))
         } else if api.serves(version) {
             let mut context = Context {
                 gateway: &self.gateway,
@@ -424,6 +435,7 @@ impl Session {
                 advertise: &self.advertise,
                 now,
                 alone,
+                room: given.as_ref().map(|given| &given.room),
                 gone: None,
                 refused: &mut self.refused,
                 spoken: &mut self.spoken,
@@ -431,13 +443,17 @@ impl Session {
                 waits: &self.waits,
                 seen: &self.seen,
             };
-            api.handle(reader, &mut context)
+            api.handle(reader, &mut context).map(|outcome| outcome.resumed(&mut context))
         } else if wire.name == "ApiVersions" {
             Ok(Outcome::Downgraded(handlers::unsupported_api_versions()))
         } else {
             let (first, last) = api.range();
             return Err(CloseReason::UnsupportedVersion { name: wire.name, version, first, last });
         };
+        if given.is_none() && is_many(&outcome) {
+            reader.rewind(body);
+            return self.park(header, reader, length, now);
+        }
         let produced = if header.api_key == PRODUCE { length as u64 } else { 0 };
         self.throttle.take(self.gateway.broker.quotas(), QuotaKey::ProducerByteRate, produced, now);
         self.note_time(timed, now);
@@ -446,43 +462,69 @@ impl Session {
             api: wire,
             version,
             correlation_id: header.correlation_id,
-            started: now,
+            started: given.as_ref().map_or(now, |given| given.since),
             bytes: length,
             state: SlotState::Ready(Vec::new()),
+            room: given.map(|given| given.room),
         };
         if !self.keep(outcome?, throttled, slot)? {
             return Ok(());
         }
         self.pending_bytes += length;
         self.advance_slot(self.slots.len() - 1, News::Change, shard, now);
+        self.note_room(now);
         Ok(())
+    }
+
+    /// Has a long request handled by other threads.
+    fn hand_over(&self, api: &'static handlers::Api, header: &RequestHeader, reader: Reader, room: Option<Arc<dyn RequestRoom>>, now: Instant) -> Outcome {
+        long::hand_over(long::Long {
+            api,
+            gateway: Arc::clone(&self.gateway),
+            to: self.next_reply_to(),
+            version: header.api_version,
+            client_id: header.client_id.clone(),
+            user: self.sasl.as_ref().and_then(|sasl| sasl.user()).cloned(),
+            certified: self.certified.clone(),
+            local: self.local,
+            peer: self.peer,
+            advertise: Arc::clone(&self.advertise),
+            now,
+            waits: Arc::clone(&self.waits),
+            seen: Arc::clone(&self.seen),
+            throttled: self.throttle.told_ms(now),
+            room,
+            reader,
+        })
     }
 
     /// Keeps what came of a request in its slot; false: nobody waits for an answer.
     fn keep(&mut self, outcome: Outcome, throttled: i32, mut slot: Slot) -> Result<bool, CloseReason> {
-        slot.state = match outcome {
-            Outcome::Silent => return Ok(false),
+        match outcome {
+            Outcome::Silent | Outcome::Resume(_) => return Ok(false),
             Outcome::Close(code) => return Err(CloseReason::Unanswered(code.name())),
             Outcome::Answer(mut body) => {
                 if throttled > 0 {
                     body.set_throttle(throttled);
                 }
-                self.ready(&slot, &*body)?
+                let pieces = self.pieces(&slot, &*body)?;
+                slot.set_ready(pieces);
             }
             Outcome::Downgraded(body) => {
                 slot.version = 0;
-                self.ready(&slot, &*body)?
+                let pieces = self.pieces(&slot, &*body)?;
+                slot.set_ready(pieces);
             }
-            Outcome::Wait(wait) => SlotState::Waiting(wait),
-        };
+            Outcome::Wait(wait) => slot.state = SlotState::Waiting(wait),
+        }
         self.slots.push_back(slot);
         Ok(true)
     }
 
     /// The answer to the request of a slot, as it is sent.
-    fn ready(&self, slot: &Slot, body: &dyn Body) -> Result<SlotState, CloseReason> {
+    fn pieces(&self, slot: &Slot, body: &dyn Body) -> Result<Vec<Bytes>, CloseReason> {
         let pieces = frame(slot.api, slot.version, slot.correlation_id, body).ok_or(CloseReason::AnswerTooLong(slot.api.name))?;
-        Ok(SlotState::Ready(self.gateway.pinned.hold(pieces)))
+        Ok(self.gateway.pinned.hold(pieces))
     }
 
     /// Tells slot `at` what has happened.
@@ -505,6 +547,7 @@ impl Session {
             advertise: &self.advertise,
             now,
             alone: false,
+            room: slot.room.as_ref(),
             gone: None,
             refused: &mut self.refused,
             spoken: &mut self.spoken,
@@ -520,11 +563,11 @@ impl Session {
         self.note_time(timed, now);
         let Some(slot) = self.slots.get_mut(at) else { return };
         if let Some(error) = body.as_ref().and_then(|body| body.malformed()) {
-            slot.state = SlotState::Ready(Vec::new());
+            slot.set_ready(Vec::new());
             self.refusal = Some((error.into(), now));
             self.gateway.metrics.refused_frames.inc();
         } else if let Some(Silence { refused }) = body.as_ref().and_then(|body| body.silence()) {
-            slot.state = SlotState::Ready(Vec::new());
+            slot.set_ready(Vec::new());
             self.refusal = refused.map(|code| (CloseReason::Unanswered(code.name()), now)).or(self.refusal.take());
         } else if let Some(mut body) = body {
             let throttled = self.throttle.told_ms(now);
@@ -535,7 +578,7 @@ impl Session {
             if pieces.is_none() {
                 self.refusal = Some((CloseReason::AnswerTooLong(slot.api.name), now));
             }
-            slot.state = SlotState::Ready(self.gateway.pinned.hold(pieces.unwrap_or_default()));
+            slot.set_ready(self.gateway.pinned.hold(pieces.unwrap_or_default()));
         }
     }
 
@@ -579,6 +622,7 @@ impl Session {
         for at in 0..self.slots.len() {
             self.advance_slot(at, News::Change, shard, now);
         }
+        self.yield_room(shard, now);
         self.throttle.wake(self.gateway.broker.quotas(), now);
         self.look_at_login(now);
     }
@@ -636,7 +680,7 @@ impl Session {
         });
         let login = self.sasl.as_ref().and_then(|sasl| sasl.deadline());
         let refusal = self.refusal.as_ref().map(|(_, from)| *from);
-        waiting.chain(login).chain(refusal).chain(self.throttle.next()).min()
+        waiting.chain(login).chain(refusal).chain(self.room_looked_at).chain(self.throttle.next()).min()
     }
 
     /// False: do not read from the socket now. What follows a fetch is read when that is answered, as Kafka does: its answer is
@@ -645,7 +689,7 @@ impl Session {
         let holds = |slot: &Slot| matches!(&slot.state, SlotState::Waiting(wait) if wait.holds_reading());
         let fetching = self.slots.back().is_some_and(|slot| holds(slot) || ["Fetch", "ShareFetch"].contains(&slot.api.name));
         let login = self.sasl.as_ref().is_none_or(|sasl| sasl.wants_read()) && self.refusal.is_none();
-        login && !fetching && !self.throttle.is_paused() && self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
+        login && self.parked.is_none() && !fetching && !self.throttle.is_paused() && self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
     }
 
     /// Ends the connection: a request of it met a defect of ours and will not be answered.
@@ -660,7 +704,7 @@ impl Session {
 
     /// Is any request unanswered?
     pub fn is_idle(&self) -> bool {
-        self.slots.is_empty()
+        self.slots.is_empty() && self.parked.is_none()
     }
 
     /// Appends what can be sent, in order; true when there was something.

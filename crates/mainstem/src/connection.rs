@@ -11,7 +11,7 @@ use tokio::io::Interest;
 
 use crate::closings::Reason;
 use crate::idle::Idle;
-use crate::input::{Input, Late, frames, receive};
+use crate::input::{Input, Late, frames, make_room, receive};
 use crate::protocol::Refusal;
 use crate::shard::{Connection, Outgoing, Shard};
 use crate::stream::Stream;
@@ -136,6 +136,18 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         if may_read && let Some(end) = frames(shard, connection, &mut input, None) {
             let Some(end) = postpone(end, &mut refused) else { continue };
             return end;
+        }
+        // The node may be stopping: what has come is answered.
+        match make_room(shard, connection, &mut input, refused.is_some()) {
+            Ok(false) => {}
+            Ok(true) => {
+                turn_ends = true;
+                continue;
+            }
+            Err(end) => {
+                let Some(end) = postpone(end, &mut refused) else { continue };
+                return end;
+            }
         }
         if may_read && input.interrupted {
             // What was answered is sent, and others have their turn.

@@ -12,8 +12,11 @@
 //! An address has its share as long as it holds at most [`LEFT_FREE`] times of what it leaves free: alone three quarters, so that another one always finds
 //! room. Requests without a grant wait in line ([`line`]) and are woken when it is their turn. A request that comes too slowly loses what was reserved
 //! ([`Frame::lapse`]); one that is in the way of others ends ([`Frame::is_in_the_way`]).
+//!
+//! What a whole request of many items is decoded to counts as well, and is granted in the same line ([`room`]).
 
 mod line;
+mod room;
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +27,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::sync::Notify;
 
 use line::{Grant, Line, Waiter};
+
+pub use room::RoomRequest;
 
 /// Requests from this size on use pooled memory.
 pub const POOLED_FROM_BYTES: usize = 32 << 10;
@@ -244,6 +249,11 @@ impl Frame {
     /// Was it told to wait for memory when it last asked?
     pub fn waits(&self) -> bool {
         self.waiter.is_some()
+    }
+
+    /// Is it the one beyond the bound?
+    pub fn is_beyond(&self) -> bool {
+        self.grant == Some(Grant::Beyond)
     }
 
     /// May more of it be read? Otherwise it waits in line, and `wake` is notified when it has a grant.

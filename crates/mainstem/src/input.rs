@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::sync::Notify;
 
 use crate::connection::End;
-use crate::frames::{AddressUse, Frame, Held, POOLED_FROM_BYTES};
+use crate::frames::{AddressUse, Frame, Held, POOLED_FROM_BYTES, RoomRequest};
 use crate::pace::Pace;
 use crate::protocol::Session;
 use crate::shard::{Connection, Shard};
@@ -59,6 +59,10 @@ pub struct Input {
     pace: Option<Pace>,
     /// Of a small one.
     held: Option<Held>,
+    /// The last request that came whole was read beyond the bound of memory.
+    beyond: bool,
+    /// Memory that a whole request of many items waits for.
+    room: Option<RoomRequest>,
 }
 
 impl Input {
@@ -85,11 +89,11 @@ impl Input {
 
     /// Does it wait for memory? `wanted`: more would be read otherwise. `wake`: to be notified when there is some.
     pub fn waits_for_memory(&mut self, wanted: bool, wake: &Arc<Notify>) -> bool {
-        let Reading::Large(frame) = &mut self.reading else { return false };
+        let Reading::Large(frame) = &mut self.reading else { return self.room.is_some() };
         if !wanted {
             frame.rest();
         }
-        wanted && frame.waits() && !frame.may_read(wake)
+        self.room.is_some() || wanted && frame.waits() && !frame.may_read(wake)
     }
 
     /// Has a request come too slowly, which is `read` from now on or not? `of`: what its address has.
@@ -224,9 +228,32 @@ pub fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now
     end
 }
 
+/// Has a whole request of many items go on that waits for memory, if there is enough; true: it went on. `ends`: the connection does, and it is not served.
+///
+/// # Errors
+/// When the request ends the connection.
+pub fn make_room(shard: &Shard, connection: &Connection, input: &mut Input, ends: bool) -> Result<bool, End> {
+    let mut session = connection.session.borrow_mut();
+    let Session::Kafka(session) = &mut *session else { return Ok(false) };
+    let Some((bytes, frame)) = session.wants_room().filter(|_| !ends) else {
+        input.room = None;
+        return Ok(false);
+    };
+    let (frames, of) = (&shard.shared.frames, connection.place.requests());
+    let beyond = input.beyond;
+    let request = input.room.get_or_insert_with(|| RoomRequest::new(frames, of, bytes, beyond.then(|| frame.clone()), &connection.wake));
+    let Some(room) = request.take() else { return Ok(false) };
+    input.room = None;
+    let outcome = session.give_room(Arc::new(room), &mut shard.context.borrow_mut(), Instant::now());
+    outcome.map(|()| true).map_err(|reason| End::Refused(reason.into()))
+}
+
 fn next_frame(shard: &Shard, connection: &Connection, session: &kafka_gateway::Session, input: &mut Input) -> Result<Option<Bytes>, kafka_gateway::CloseReason> {
     match std::mem::take(&mut input.reading) {
-        Reading::Large(frame) if frame.missing() == 0 => Ok(Some(frame.freeze())),
+        Reading::Large(frame) if frame.missing() == 0 => {
+            input.beyond = frame.is_beyond();
+            Ok(Some(frame.freeze()))
+        }
         large @ Reading::Large(_) => {
             input.reading = large;
             Ok(None)
@@ -236,6 +263,7 @@ fn next_frame(shard: &Shard, connection: &Connection, session: &kafka_gateway::S
             let bytes = session.check_frame_length(i32::from_be_bytes(*length))?;
             if input.buffer.len() >= 4 + bytes {
                 input.buffer.advance(4);
+                input.beyond = false;
                 return Ok(Some(input.buffer.split_to(bytes).freeze()));
             }
             if bytes >= POOLED_FROM_BYTES {

@@ -106,6 +106,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     register(&state, (&metrics, &amqp_metrics), &journals, (&exports, &blocked, &closed));
     let vitals = NodeVitals::new((&state, &measurements), (&metrics, &amqp_metrics), &journals).with_tls(tls.as_ref());
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
+    gateway.bound_items(config.memory.bytes() as usize);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     broker.waits().set_request_memory(frames.share());
     let amqp = open_amqp(&broker, amqp_metrics, config.memory.bytes() as usize);

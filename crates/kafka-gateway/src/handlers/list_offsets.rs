@@ -63,9 +63,11 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         return Ok(Outcome::answer(response));
     }
     let abandoned = context.gone.cloned().unwrap_or_default();
-    let (wait, mut searches) = (SearchWait { abandoned: Arc::clone(&abandoned) }, searches.into_iter());
+    let (wait, mut searches, room) = (SearchWait { abandoned: Arc::clone(&abandoned) }, searches.into_iter(), context.room.cloned());
     // One at a time: each may have to read and unpack a batch, and others have their turns in between.
     let work = Box::new(move |broker: &Arc<Broker>| {
+        // Used until all are done.
+        let _room = &room;
         if let Some((topic, partition, log, timestamp)) = searches.next().filter(|_| !abandoned.load(Ordering::Relaxed)) {
             search(broker, &log, timestamp, committed_only, &mut response.topics[topic].partitions[partition]);
             return None;

@@ -1,5 +1,6 @@
 //! Metadata: nodes, topics, partitions; creates topics that clients ask for by name, when that is allowed.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use broker::{AclOperation, AclResource, Broker, CLUSTER, CreateTopic, Topic, check_topic_name};
@@ -12,13 +13,16 @@ use types::TopicId;
 use uuid::Uuid;
 
 use super::mutations::{Mutations, NEVER_STRICT};
-use super::{Outcome, control, once};
-use crate::access::{Asking, HIDDEN, NO_OPERATIONS};
+use super::{JobBody, JobWait, Outcome, once};
+use crate::access::{Asking, Client, HIDDEN, NO_OPERATIONS};
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_create;
 use crate::gateway::Gateway;
 use crate::session::Context;
 use crate::written::{Listing, Parts, Written};
+
+/// Of requests that name more the controller looks nothing up.
+const LOOKED_UP_BY_CONTROLLER: usize = 1000;
 
 /// A topic by name or by id, as it was asked for.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -93,41 +97,98 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         let topics = asked.iter().map(|one| look_up(broker, one, refused(&one.0)));
         return Ok(Outcome::answer(frame.response(gateway, topics)));
     }
+    let missing = missing.into_iter().map(|topic| topic.name.as_str().into()).collect();
+    let refused = Refused { names: uncreated.into_iter().map(|name| (name, ErrorCode::TopicAuthorizationFailed)).collect(), others: None };
+    let wanted = Wanted { frame, asked: asked.into_iter().map(|(one, _)| one).collect(), operations };
+    Ok(Outcome::Resume(Box::new(move |context| create(wanted, missing, refused, context))))
+}
+
+/// What is to be answered once topics have been created.
+struct Wanted {
+    frame: Frame,
+    asked: Vec<Asked>,
+    operations: bool,
+}
+
+/// Why topics that are not there have not been created.
+struct Refused {
+    names: HashMap<Str, ErrorCode>,
+    /// All of them.
+    others: Option<ErrorCode>,
+}
+
+impl Wanted {
+    /// The answer as of now: what was missing may be somebody's.
+    fn response(&self, gateway: &Gateway, client: &Client, refused: &Refused) -> Written<MetadataResponse> {
+        let broker = &gateway.broker;
+        let code = |asked: &Asked| match asked {
+            Asked::Name(name) => refused.names.get(name).copied().or(refused.others),
+            Asked::Id(_) => None,
+        };
+        client.ask(broker, |asking| {
+            let now = |one: &Asked| (one.clone(), leave_for(broker, asking, one, self.operations));
+            self.frame.response(gateway, self.asked.iter().map(|one| look_up(broker, &now(one), code(one))))
+        })
+    }
+}
+
+/// Answers, once the controller has created what is missing. It looks at nothing else: of a request that names much that is done elsewhere.
+fn create(wanted: Wanted, missing: Vec<Str>, mut refused: Refused, context: &mut Context<'_>) -> Outcome {
+    let gateway = context.gateway;
     // Nobody is refused here, and who has taken too much waits.
-    let each = broker.live_settings().int("num.partitions").unsigned_abs() as usize;
+    let each = gateway.broker.live_settings().int("num.partitions").unsigned_abs() as usize;
     let mut mutations = Mutations::new(context, NEVER_STRICT);
     for _ in &missing {
         mutations.admit(|| each);
     }
-    let busy = (frame.version, frame.host.clone(), frame.port, frame.cluster_operations);
-    let asked_when_busy = asked.clone();
-    let (own, own_when_busy) = (Arc::clone(gateway), Arc::clone(gateway));
-    Ok(control(
-        context,
-        move || {
-            let gateway = own_when_busy;
-            let topics = asked_when_busy.iter().map(|one| look_up(&gateway.broker, one, Some(ErrorCode::LeaderNotAvailable)));
-            Frame { version: busy.0, host: busy.1, port: busy.2, cluster_operations: busy.3 }.response(&gateway, topics)
-        },
-        move |broker, asking| {
-            // What was missing may be there by now, and somebody's.
-            let asked: Vec<(Asked, Leave)> = asked.into_iter().map(|(one, _)| (leave_for(broker, asking, &one, operations), one)).map(|(leave, one)| (one, leave)).collect();
-            let (missing, uncreated) = self::missing(broker, asking, &asked);
-            let names: Vec<String> = missing.iter().map(|topic| topic.name.clone()).collect();
-            let outcomes: HashMap<String, _> = names.into_iter().zip(broker.create_topics(missing)).collect();
-            let error_of = |name: &Str| {
-                if uncreated.contains(name) {
-                    return Some(ErrorCode::TopicAuthorizationFailed);
-                }
-                outcomes.get(&**name)?.as_ref().err().map(of_create)
+    let (wanted, client) = (Arc::new(wanted), Arc::new(context.asking().client()));
+    let (address, to, room) = (context.peer.ip(), context.to, context.room.cloned());
+    let answer = {
+        let (own, wanted, client) = (Arc::clone(gateway), Arc::clone(&wanted), Arc::clone(&client));
+        move |refused: &Refused| -> JobBody { Box::new(wanted.response(&own, &client, refused)) }
+    };
+    let later = {
+        let (answer, room) = (answer.clone(), room.clone());
+        move |broker: &Broker, refused: Refused| {
+            let (answer, room) = (answer.clone(), room.clone());
+            let work = move |_: &Arc<Broker>| {
+                let _room = &room;
+                Some(Box::new(answer(&refused)) as Box<dyn Any + Send>)
             };
-            let refused = |asked: &Asked| match asked {
-                Asked::Name(name) => error_of(name),
-                Asked::Id(_) => None,
-            };
-            frame.response(&own, asked.iter().map(|one| look_up(broker, one, refused(&one.0))))
-        },
-    ))
+            broker.unpack(address, to, Box::new(work))
+        }
+    };
+    let is_long = wanted.asked.len() > LOOKED_UP_BY_CONTROLLER;
+    let (now, elsewhere) = (answer.clone(), later.clone());
+    let job = Box::new(move |broker: &Arc<Broker>| {
+        let _room = room;
+        refused.names.extend(client.ask(broker, |asking| create_missing(broker, asking, missing, wanted.operations)));
+        if is_long {
+            // Another reply follows, unless the broker ends.
+            elsewhere(broker, refused);
+            return Box::new(()) as Box<dyn Any + Send>;
+        }
+        Box::new(now(&refused)) as Box<dyn Any + Send>
+    });
+    if gateway.broker.control(to, job) {
+        return Outcome::Wait(Box::new(JobWait));
+    }
+    let busy = Refused { names: HashMap::new(), others: Some(ErrorCode::LeaderNotAvailable) };
+    if !is_long {
+        return Outcome::Answer(answer(&busy));
+    }
+    // Unless the broker ends.
+    if later(&gateway.broker, busy) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::Close(ErrorCode::CoordinatorNotAvailable) }
+}
+
+/// Creates what is still missing; why some of it was not.
+fn create_missing(broker: &Broker, asking: &Asking<'_>, names: Vec<Str>, operations: bool) -> HashMap<Str, ErrorCode> {
+    // It may be there by now, and somebody's.
+    let asked: Vec<(Asked, Leave)> = names.into_iter().map(|name| (leave(asking, operations, &name), name)).map(|(leave, name)| (Asked::Name(name), leave)).collect();
+    let (missing, denied) = missing(broker, asking, &asked);
+    let names: Vec<Str> = missing.iter().map(|topic| topic.name.as_str().into()).collect();
+    let failed = names.into_iter().zip(broker.create_topics(missing)).filter_map(|(name, outcome)| Some((name, of_create(&outcome.err()?))));
+    failed.chain(denied.into_iter().map(|name| (name, ErrorCode::TopicAuthorizationFailed))).collect()
 }
 
 /// What may be said of something that is asked for.

@@ -59,11 +59,24 @@ pub(crate) enum Outcome {
     Close(ErrorCode),
     /// To be answered later.
     Wait(Box<dyn Wait>),
+    /// To be gone on with on the thread of the connection, whichever this one is.
+    Resume(Resume),
 }
+
+/// The rest of a request, which needs its connection.
+pub(crate) type Resume = Box<dyn FnOnce(&mut Context<'_>) -> Outcome + Send>;
 
 impl Outcome {
     fn answer(body: impl Body + 'static) -> Self {
         Self::Answer(Box::new(body))
+    }
+
+    /// What comes of the rest of it, on the thread of the connection.
+    pub fn resumed(self, context: &mut Context<'_>) -> Self {
+        match self {
+            Self::Resume(rest) => rest(context).resumed(context),
+            other => other,
+        }
     }
 }
 
@@ -117,7 +130,10 @@ fn control<B: Body + 'static>(
     work: impl FnOnce(&std::sync::Arc<broker::Broker>, &Asking<'_>) -> B + Send + 'static,
 ) -> Outcome {
     let client = context.asking().client();
+    let room = context.room.cloned();
     let job = Box::new(move |broker: &std::sync::Arc<broker::Broker>| {
+        // Whether somebody waits for the answer or not, it is used until there is one.
+        let _room = room;
         let body: JobBody = Box::new(client.ask(broker, |asking| work(broker, asking)));
         Box::new(body) as Box<dyn std::any::Any + Send>
     });
@@ -171,6 +187,7 @@ impl Api {
     }
 
     /// It answers at once, or when batches have been looked at, changes nothing, and needs of its connection only who asks: a long request is handled elsewhere.
+    /// What is otherwise in it comes last, as [`Outcome::Resume`].
     const fn looks(self) -> Self {
         Self { looks: true, ..self }
     }
@@ -207,7 +224,7 @@ static APIS: &[Api] = &[
     Api { announced: 0, ..Api::new(0, 3, 13, produce::handle) },
     Api::new(1, 4, 18, fetch::handle),
     Api::new(2, 1, 11, list_offsets::handle).looks(),
-    Api::new(3, 0, 13, metadata::handle),
+    Api::new(3, 0, 13, metadata::handle).looks(),
     Api::new(8, 2, 10, group_offsets::commit),
     Api::new(9, 1, 10, group_offsets::fetch).looks(),
     Api::new(10, 0, 6, groups::find_coordinator),

@@ -11,12 +11,12 @@ use bytes::Bytes;
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str, Writer};
 use types::ConnectionId;
 
-use super::{Context, ShardContext};
+use super::{Context, RequestRoom, ShardContext};
 use crate::access::Access;
-use crate::body::Body;
+use crate::body::{Body, Silence};
 use crate::gateway::{Advertise, Gateway};
 use crate::group_of::Spoken;
-use crate::handlers::{Api, JobBody, Outcome, Wait};
+use crate::handlers::{Api, JobBody, Outcome, Resume, Wait};
 
 /// Requests of so many bytes are. At 50 ns for each it is what a network thread may take for one.
 pub(super) const FROM_BYTES: usize = 64 << 10;
@@ -38,6 +38,8 @@ pub(super) struct Long {
     pub seen: Arc<ClientConnection>,
     /// What the client is told that it waits for.
     pub throttled: i32,
+    /// What is reserved for its items.
+    pub room: Option<Arc<dyn RequestRoom>>,
     pub reader: Reader,
 }
 
@@ -46,8 +48,16 @@ struct Looked {
     /// What it tells of the connection.
     spoken: Spoken,
     took: Duration,
-    /// `None`: there is more to be looked at, and another reply comes.
-    body: Option<JobBody>,
+    came: Came,
+}
+
+/// What a request has come to.
+enum Came {
+    Answered(JobBody),
+    /// There is more to be looked at, and another reply comes.
+    Goes,
+    /// The rest needs the connection.
+    Rests(Resume),
 }
 
 /// Hands a request over.
@@ -60,7 +70,7 @@ pub(super) fn hand_over(long: Long) -> Outcome {
     let work = Box::new(move |_: &Arc<broker::Broker>| {
         let looked = match long.take().filter(|_| !gone.load(Ordering::Relaxed)) {
             Some(long) => long.look(&gone),
-            None => Looked { spoken: Spoken::default(), took: Duration::ZERO, body: None },
+            None => Looked { spoken: Spoken::default(), took: Duration::ZERO, came: Came::Goes },
         };
         Some(Box::new(looked) as Box<dyn std::any::Any + Send>)
     });
@@ -88,6 +98,7 @@ impl Long {
             advertise: &self.advertise,
             now: self.now,
             alone: false,
+            room: self.room.as_ref(),
             gone: Some(gone),
             refused: &mut refused,
             spoken: &mut spoken,
@@ -95,20 +106,22 @@ impl Long {
             waits: &self.waits,
             seen: &self.seen,
         };
-        let body: Option<JobBody> = match self.api.handle(&mut self.reader, &mut context) {
+        let answered = |body: JobBody| Came::Answered(body);
+        let came = match self.api.handle(&mut self.reader, &mut context) {
             Ok(Outcome::Answer(mut body) | Outcome::Downgraded(mut body)) => {
                 if self.throttled > 0 {
                     body.set_throttle(self.throttled);
                 }
-                Some(Box::new(Encoded::new(&*body, self.version)))
+                answered(Box::new(Encoded::new(&*body, self.version)))
             }
             // Its reply will be for the same wait.
-            Ok(Outcome::Wait(_)) => None,
-            Ok(Outcome::Silent) => Some(Box::new(crate::body::Silence { refused: None })),
-            Ok(Outcome::Close(code)) => Some(Box::new(crate::body::Silence { refused: Some(code) })),
-            Err(error) => Some(Box::new(Malformed(error))),
+            Ok(Outcome::Wait(_)) => Came::Goes,
+            Ok(Outcome::Resume(rest)) => Came::Rests(rest),
+            Ok(Outcome::Silent) => answered(Box::new(Silence { refused: None })),
+            Ok(Outcome::Close(code)) => answered(Box::new(Silence { refused: Some(code) })),
+            Err(error) => answered(Box::new(Malformed(error))),
         };
-        Looked { spoken, took: began.elapsed(), body }
+        Looked { spoken, took: began.elapsed(), came }
     }
 }
 
@@ -138,7 +151,17 @@ impl Wait for LongWait {
         if context.throttle.is_timed() {
             context.throttle.take(context.gateway.broker.quotas(), QuotaKey::RequestPercentage, looked.took.as_nanos() as u64, context.now);
         }
-        looked.body
+        match looked.came {
+            Came::Answered(body) => Some(body),
+            Came::Goes => None,
+            Came::Rests(rest) => match rest(context).resumed(context) {
+                Outcome::Answer(body) | Outcome::Downgraded(body) => Some(body),
+                // Its replies are for this wait.
+                Outcome::Wait(_) => None,
+                Outcome::Silent | Outcome::Resume(_) => Some(Box::new(Silence { refused: None })),
+                Outcome::Close(code) => Some(Box::new(Silence { refused: Some(code) })),
+            },
+        }
     }
 }
 

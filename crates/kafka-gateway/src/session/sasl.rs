@@ -25,7 +25,7 @@ use kafka_wire::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
 use kafka_wire::{ApiKey, ErrorCode, Reader, RequestHeader, Str};
 
 use super::oauth_bearer::{FirstMessage, INVALID_TOKEN};
-use super::{CloseReason, Context, PARTS_MAX, Session, ShardContext, Slot, SlotState};
+use super::{CloseReason, Context, PARTS_MAX, Request, Session, ShardContext, Slot, SlotState};
 use crate::body::{Body, frame};
 use crate::handlers::{self, Wait};
 
@@ -288,7 +288,7 @@ struct Asked {
 impl Asked {
     fn slot(self, state: SlotState) -> Slot {
         let Self { api, version, correlation_id, bytes, now } = self;
-        Slot { api, version, correlation_id, started: now, bytes, state }
+        Slot { api, version, correlation_id, started: now, bytes, state, room: None }
     }
 }
 
@@ -311,7 +311,7 @@ impl Session {
         match (&mut sasl.phase, header.api_key) {
             (Phase::Handshake { versions_told: told @ false }, VERSIONS) => {
                 *told = handlers::find(VERSIONS).is_some_and(|api| api.serves(header.api_version));
-                self.serve(&header, &mut reader, length, shard, now)
+                self.serve(Request { header: &header, reader: &mut reader, length, given: None }, shard, now)
             }
             (Phase::Handshake { .. }, HANDSHAKE) => self.choose_mechanism(asked(check_version(HANDSHAKE, header.api_version)?), &mut reader),
             (Phase::Exchange { .. }, AUTHENTICATE) => {

@@ -11,7 +11,7 @@ use broker::{Broker, BrokerConfig, Event, Mailbox, Settings};
 use bytes::Bytes;
 use journal::disk::{IoMode, RealStorage, Storage, submitter};
 use journal::{Journal, JournalConfig};
-use kafka_gateway::{Advertise, CloseReason, Gateway, GatewayMetrics, SaslRules, Session, ShardContext};
+use kafka_gateway::{Advertise, CloseReason, Gateway, GatewayMetrics, RequestRoom, SaslRules, Session, ShardContext};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
 use kafka_wire::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
@@ -123,13 +123,34 @@ impl Node {
         number
     }
 
-    /// Hands a request to a session.
-    pub fn send(&mut self, client: usize, (key, version): (i16, i16), correlation: i32, body: impl FnOnce(&mut Writer)) -> Result<(), CloseReason> {
+    /// Hands a request to a session, and reserves memory for it where it is one of many items.
+    pub fn send(&mut self, client: usize, api: (i16, i16), correlation: i32, body: impl FnOnce(&mut Writer)) -> Result<(), CloseReason> {
+        self.send_alone(client, api, correlation, body)?;
+        if self.sessions[client].wants_room().is_some() { self.give_room(client, Arc::new(Plenty)) } else { Ok(()) }
+    }
+
+    /// The same, but it is not said that there is memory.
+    pub fn send_alone(&mut self, client: usize, api: (i16, i16), correlation: i32, body: impl FnOnce(&mut Writer)) -> Result<(), CloseReason> {
+        let frame = self.frame(api, correlation, body);
+        self.hand(client, frame)
+    }
+
+    /// Serves a request that waits for memory.
+    pub fn give_room(&mut self, client: usize, room: Arc<dyn RequestRoom>) -> Result<(), CloseReason> {
+        self.sessions[client].give_room(room, &mut self.context, self.now)
+    }
+
+    /// A request as a session takes it.
+    pub fn frame(&self, (key, version): (i16, i16), correlation: i32, body: impl FnOnce(&mut Writer)) -> Bytes {
         let mut writer = Writer::new();
         let client_id = Some(self.client_id.into());
         RequestHeader { api_key: key, api_version: version, correlation_id: correlation, client_id }.encode(&mut writer);
         body(&mut writer);
-        let frame = Bytes::from(writer.finish_frame().concat()).slice(4..);
+        Bytes::from(writer.finish_frame().concat()).slice(4..)
+    }
+
+    /// Hands a request to a session.
+    pub fn hand(&mut self, client: usize, frame: Bytes) -> Result<(), CloseReason> {
         self.sessions[client].handle_frame(frame, &mut self.context, self.now)
     }
 
@@ -195,6 +216,14 @@ impl Node {
             let left = until.saturating_duration_since(Instant::now());
             self.bell.recv_timeout(left).expect("an answer in time");
         }
+    }
+
+    /// The connection of a client ends, and is forgotten.
+    pub fn end(&mut self, client: usize) {
+        self.close(client);
+        let (address, peer) = ("127.0.0.1:9092".parse().expect("an address"), "127.0.0.1:9092".parse().expect("an address"));
+        let id = ConnectionId(client as u64 + 1);
+        self.sessions[client] = Session::new(Arc::clone(&self.gateway), Arc::new(Advertise::default()), SHARD, id, address, peer);
     }
 
     /// The connection of a client ends.
@@ -296,6 +325,15 @@ impl Node {
         self.send_fetch(client, 0, request);
         let (_, body) = self.answer(client);
         fetched(body)
+    }
+}
+
+/// Memory of which there is enough.
+struct Plenty;
+
+impl RequestRoom for Plenty {
+    fn is_wanted(&self) -> bool {
+        false
     }
 }
 

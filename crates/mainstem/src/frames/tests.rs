@@ -1,5 +1,7 @@
 //! Lending, the bound, and use again.
 
+use kafka_gateway::RequestRoom;
+
 use super::*;
 
 const KIB: usize = 1 << 10;
@@ -255,4 +257,73 @@ fn free_buffers_are_bounded_and_every_size_has_some() {
     assert!(large.kept > 0, "one was kept");
     let listed: usize = pool.free.iter().map(|free| free.lock().expect("no panic").iter().map(Vec::capacity).sum::<usize>()).sum();
     assert_eq!(kept(), listed + large.kept);
+}
+
+fn ask(pool: &Arc<FramePool>, of: &Arc<AddressUse>, bytes: usize) -> RoomRequest {
+    RoomRequest::new(pool, of, bytes, None, &Arc::default())
+}
+
+#[test]
+fn what_requests_are_decoded_to_counts_and_waits_in_line() {
+    let (pool, of) = (FramePool::new(16 * MIB), Arc::default());
+    let first = ask(&pool, &of, 4 * MIB).take().expect("there is enough");
+    assert_eq!((pool.used_bytes(), first.is_wanted()), (4 * MIB, false));
+    let mut second = ask(&pool, &of, 8 * MIB);
+    let held = second.take().expect("three quarters are for one address");
+    assert!(second.take().is_none(), "once");
+    let large = ask(&pool, &of, 1000 * MIB).take().expect("one is beyond the bound");
+    assert_eq!(pool.used_bytes(), 1012 * MIB);
+    let (mut third, mut fourth) = (ask(&pool, &of, 4 * MIB), ask(&pool, &of, 1000 * MIB));
+    assert!(third.take().is_none() && fourth.take().is_none() && first.is_wanted());
+    assert!(!may_read(&mut pool.begin(6 * MIB, &of)), "frames wait in the same line");
+    drop(first);
+    let third = third.take().expect("what was given back");
+    drop((held, third));
+    assert!(fourth.take().is_none(), "one at a time");
+    drop(large);
+    assert!(fourth.take().is_some());
+    drop(fourth);
+    assert!(is_empty(&pool, &of));
+}
+
+#[test]
+fn who_goes_while_he_waits_leaves_what_he_was_granted() {
+    let (pool, of) = (FramePool::new(4 * MIB), Arc::default());
+    let beyond = ask(&pool, &of, 1000 * MIB).take().expect("nobody is there");
+    let (waits, mut next) = (ask(&pool, &of, 1000 * MIB), ask(&pool, &of, 1000 * MIB));
+    let goes = ask(&pool, &of, 1000 * MIB);
+    drop(goes);
+    drop(beyond);
+    assert!(next.take().is_none(), "the one before has been granted it");
+    drop(waits);
+    assert!(next.take().is_some());
+    drop(next);
+    assert!(is_empty(&pool, &of));
+}
+
+/// Each holds its frame while it waits, and none what another waits for.
+#[test]
+fn whole_requests_that_all_need_more_than_there_is_get_it_one_after_the_other() {
+    let (pool, many, other) = (FramePool::new(4 * MIB), Arc::default(), Arc::default());
+    let frames: Vec<(Bytes, &Arc<AddressUse>)> = [&many, &many, &other, &other].map(|of| (whole(&pool, of, 512 * KIB), of)).into();
+    let mut large = pool.begin(100 * MIB, &many);
+    come(&mut large, 2 * MIB);
+    assert!(may_read(&mut large) && large.is_beyond());
+    let mut waiting: Vec<(RoomRequest, Bytes)> = frames.into_iter().map(|(frame, of)| (ask(&pool, of, 50 * MIB), frame)).collect();
+    assert!(waiting.iter_mut().all(|(request, _)| request.take().is_none()));
+    // It is whole, and goes on beyond the bound.
+    come(&mut large, 98 * MIB);
+    let frame = large.freeze();
+    let room = RoomRequest::new(&pool, &many, 50 * MIB, Some(frame.clone()), &Arc::default()).take().expect("it is the one");
+    drop(frame);
+    assert!(waiting.iter_mut().all(|(request, _)| request.take().is_none()), "it is not done with its frame");
+    drop(room);
+    for _ in 0..4 {
+        let mut rooms: Vec<_> = waiting.iter_mut().map(|(request, _)| request.take()).collect();
+        let granted = rooms.iter().position(Option::is_some).expect("one of them");
+        assert_eq!(rooms.iter().flatten().count(), 1);
+        drop(waiting.remove(granted));
+        rooms.clear();
+    }
+    assert!(is_empty(&pool, &many) && is_empty(&pool, &other));
 }

@@ -102,8 +102,17 @@ impl Process {
 
     /// Its resident memory, in bytes.
     pub fn resident(&self) -> usize {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that it has had.
+    pub fn most_resident(&self) -> usize {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, row: &str) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+        let kib = status.lines().find_map(|line| line.strip_prefix(row)?.trim().strip_suffix(" kB")?.parse::<usize>().ok());
         kib.expect("a size") << 10
     }
 
