@@ -11,8 +11,6 @@ EXCEPTIONS = [
     (r"^AlterShareGroupOffsets .* topics\.partitions", "memory", "a subscription is made for each partition, and stays"),
     (r"^AlterClientQuotas .* entries, ", "memory", "each entry is checked and has an outcome before any is written, and what is set stays"),
     (r"^Metadata v0 topics, distinct$", "memory", "the topics are created, and stay"),
-    (r"^OffsetCommit .* topics, the same$", "memory", "each commit is an entry of the journal, with a key and a value of its own"),
-    (r"^OffsetFetch .* groups, distinct$", "memory", "each group is in tables of its own in the request and in the answer, one KB in all, and a thread that answers begins with little"),
     (r"^Produce .*, kept$", "kept", "records stay in memory for those who read them next, within the budget"),
     (r"^POST /api/definitions with many fields$", "memory", "an administrator is told of each thing that is not known here, in an answer of six times the length"),
 ]
