@@ -126,7 +126,11 @@ pub(crate) fn commit(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             ..OffsetCommitResponseTopic::default()
         });
     }
-    Ok(submit_commit(&request, response, commits, context))
+    let Commits { places, commits, .. } = commits;
+    let asked = OffsetCommitRequest { topics: Vec::new(), ..request };
+    let submit = move |context: &mut Context<'_>| submit_commit(&asked, response, (places, commits), context);
+    // A long request is looked at elsewhere.
+    Ok(if context.gone.is_some() { Outcome::Resume(Box::new(submit)) } else { submit(context) })
 }
 
 fn commit_answer(partition_index: i32, code: Option<ErrorCode>) -> OffsetCommitResponsePartition {
@@ -136,7 +140,7 @@ fn commit_answer(partition_index: i32, code: Option<ErrorCode>) -> OffsetCommitR
 fn submit_commit(
     request: &OffsetCommitRequest,
     mut response: OffsetCommitResponse,
-    Commits { places, commits, .. }: Commits,
+    (places, commits): (Vec<Answering>, Vec<Commit>),
     context: &mut Context<'_>,
 ) -> Outcome {
     if places.is_empty() && context.asking().check_consumers(AclOperation::Read, &request.group_id).is_err() {

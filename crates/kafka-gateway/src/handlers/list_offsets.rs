@@ -63,16 +63,16 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         return Ok(Outcome::answer(response));
     }
     let abandoned = context.gone.cloned().unwrap_or_default();
-    let (wait, mut searches, room) = (SearchWait { abandoned: Arc::clone(&abandoned) }, searches.into_iter(), context.room.cloned());
+    let (wait, mut searches, mut room) = (SearchWait { abandoned: Arc::clone(&abandoned) }, searches.into_iter(), context.room.cloned());
     // One at a time: each may have to read and unpack a batch, and others have their turns in between.
     let work = Box::new(move |broker: &Arc<Broker>| {
-        // Used until all are done.
-        let _room = &room;
         if let Some((topic, partition, log, timestamp)) = searches.next().filter(|_| !abandoned.load(Ordering::Relaxed)) {
             search(broker, &log, timestamp, committed_only, &mut response.topics[topic].partitions[partition]);
             return None;
         }
         let body: super::JobBody = Box::new(std::mem::take(&mut response));
+        // It was used until all were done.
+        drop(room.take());
         Some(Box::new(body) as Box<dyn std::any::Any + Send>)
     });
     // The broker ends.

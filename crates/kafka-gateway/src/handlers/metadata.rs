@@ -150,10 +150,11 @@ fn create(wanted: Wanted, missing: Vec<Str>, mut refused: Refused, context: &mut
     let later = {
         let (answer, room) = (answer.clone(), room.clone());
         move |broker: &Broker, refused: Refused| {
-            let (answer, room) = (answer.clone(), room.clone());
+            let (answer, mut room) = (answer.clone(), room.clone());
             let work = move |_: &Arc<Broker>| {
-                let _room = &room;
-                Some(Box::new(answer(&refused)) as Box<dyn Any + Send>)
+                let body = answer(&refused);
+                drop(room.take());
+                Some(Box::new(body) as Box<dyn Any + Send>)
             };
             broker.unpack(address, to, Box::new(work))
         }

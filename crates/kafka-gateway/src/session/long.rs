@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use broker::{ClientConnection, QuotaKey, Reply, ReplyTo, Throttle, User, Waits};
+use broker::{Cause, ClientConnection, QuotaKey, Reply, ReplyTo, Throttle, User, Waits};
 use bytes::Bytes;
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str, Writer};
 use types::ConnectionId;
@@ -63,7 +63,7 @@ enum Came {
 /// Hands a request over.
 pub(super) fn hand_over(long: Long) -> Outcome {
     let gone = Arc::new(AtomicBool::new(false));
-    let wait = Box::new(LongWait { gone: Arc::clone(&gone) });
+    let wait = Box::new(LongWait { gone: Arc::clone(&gone), then: None });
     let (broker, address, to) = (Arc::clone(&long.gateway.broker), long.peer.ip(), long.to);
     let mut long = Some(long);
     // One turn, whatever it takes: what it asks for is bounded by its bytes.
@@ -129,6 +129,8 @@ impl Long {
 struct LongWait {
     /// The connection is.
     gone: Arc<AtomicBool>,
+    /// What its rest waits for.
+    then: Option<Box<dyn Wait>>,
 }
 
 impl Wait for LongWait {
@@ -136,11 +138,21 @@ impl Wait for LongWait {
         true
     }
 
-    fn cancel(&mut self, _connection: ConnectionId, _shard: &mut ShardContext) {
-        self.gone.store(true, Ordering::Relaxed);
+    fn cause(&self) -> Cause {
+        self.then.as_ref().map_or(Cause::Coordinator, |then| then.cause())
     }
 
-    fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+    fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {
+        self.gone.store(true, Ordering::Relaxed);
+        if let Some(then) = &mut self.then {
+            then.cancel(connection, shard);
+        }
+    }
+
+    fn handle_reply(&mut self, part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        if let Some(then) = &mut self.then {
+            return then.handle_reply(part, reply, context);
+        }
         let Reply::Done(done) = reply else { return None };
         let looked = match done.downcast::<Looked>() {
             Ok(looked) => looked,
@@ -156,8 +168,10 @@ impl Wait for LongWait {
             Came::Goes => None,
             Came::Rests(rest) => match rest(context).resumed(context) {
                 Outcome::Answer(body) | Outcome::Downgraded(body) => Some(body),
-                // Its replies are for this wait.
-                Outcome::Wait(_) => None,
+                Outcome::Wait(then) => {
+                    self.then = Some(then);
+                    None
+                }
                 Outcome::Silent | Outcome::Resume(_) => Some(Box::new(Silence { refused: None })),
                 Outcome::Close(code) => Some(Box::new(Silence { refused: Some(code) })),
             },
