@@ -92,6 +92,11 @@ impl Groups {
         self.state.lock().coordinator.offsets(group)
     }
 
+    /// Has a group committed an offset of this topic?
+    pub fn has_offsets_of(&self, group: &str, topic: &str) -> bool {
+        self.state.lock().coordinator.has_offsets_of(group, topic)
+    }
+
     /// Keys of what is in effect of a topic.
     pub(crate) fn offset_keys(&self, topic: &str) -> Vec<Bytes> {
         self.state.lock().coordinator.offset_keys(topic)

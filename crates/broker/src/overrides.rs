@@ -18,7 +18,9 @@ pub(crate) fn encode(overrides: &Overrides, out: &mut BytesMut) {
     }
 }
 
+/// Values and names are bounded where they are set. What is longer all the same is cut: what follows it stays readable.
 pub(crate) fn put_text(out: &mut BytesMut, text: &str) {
+    let text = &text[..text.floor_char_boundary(u16::MAX.into())];
     out.put_u16(text.len() as u16);
     out.put_slice(text.as_bytes());
 }
@@ -56,6 +58,15 @@ mod tests {
         for end in 0..out.len() - 4 {
             assert_eq!(decode(&mut &out[..end]), None, "{end} bytes");
         }
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_leaves_what_follows_readable() {
+        let overrides: Overrides = [("a", "é".repeat(40_000)), ("b", "2".to_owned())].map(|(a, b)| (a.to_owned(), b)).into();
+        let mut out = BytesMut::new();
+        encode(&overrides, &mut out);
+        let read = decode(&mut &out[..]).expect("readable");
+        assert_eq!((read["a"].len(), &*read["b"]), (65_534, "2"));
     }
 
     #[test]

@@ -249,6 +249,11 @@ pub const TOPIC: &[Setting] = &[
     row("local.retention.bytes", Int(-2, MAX), "-2", Inert, "There is no remote storage."),
 ];
 
+/// Bytes of a value, as of any string of Kafka's; records of settings say lengths by two bytes.
+const VALUE_BYTES_MAX: usize = i16::MAX as usize;
+/// So much of one that is longer is shown.
+const SHOWN_CHARS_MAX: usize = 40;
+
 /// A setting that cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
@@ -277,6 +282,11 @@ impl Setting {
     /// # Errors
     /// What would be right.
     pub fn check(&self, value: &str) -> Result<(), SettingError> {
+        if value.len() > VALUE_BYTES_MAX {
+            let begin = format!("{}…", value.chars().take(SHOWN_CHARS_MAX).collect::<String>());
+            let expected = format!("it has {} bytes, at most {VALUE_BYTES_MAX} are allowed", value.len());
+            return Err(SettingError { name: self.name.to_owned(), value: Some(begin), expected });
+        }
         let fail = |expected: String| {
             Err(SettingError { name: self.name.to_owned(), value: Some(value.to_owned()), expected })
         };
@@ -501,5 +511,22 @@ impl Settings {
     /// A setting that is true or false.
     pub fn bool(&self, name: &str) -> bool {
         self.text(name).0 == "true"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_is_longer_than_records_of_settings_can_say() {
+        let long = |text: &str| format!("{text}{}", " ".repeat(VALUE_BYTES_MAX + 1 - text.len()));
+        let kinds = [("retention.ms", "1"), ("min.cleanable.dirty.ratio", "0.5"), ("cleanup.policy", "delete"), ("leader.replication.throttled.replicas", "")];
+        for (name, value) in kinds {
+            let row = find(TOPIC, name).expect("a setting");
+            assert_eq!(row.check(value), Ok(()));
+            let refused = row.check(&long(value)).expect_err("it is too long");
+            assert!(refused.value.is_some_and(|shown| shown.len() < 100) && refused.expected.contains("32767"), "{name}");
+        }
     }
 }

@@ -231,7 +231,9 @@ impl Subscriptions {
 
     /// All that there are, by group, topic and partition.
     pub fn all(&self) -> Vec<Arc<SharedSubscription>> {
-        self.select(|_| true)
+        let mut all: Vec<_> = self.by_log.read().iter().cloned().collect();
+        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        all
     }
 
     /// One that is there.
@@ -241,13 +243,7 @@ impl Subscriptions {
 
     /// All of a group, by topic and partition.
     pub fn of_group(&self, group: &str) -> Vec<Arc<SharedSubscription>> {
-        self.select(|name| *name.group == *group)
-    }
-
-    fn select(&self, wanted: impl Fn(&SubscriptionName) -> bool) -> Vec<Arc<SharedSubscription>> {
-        let mut found: Vec<_> = self.by_log.read().iter().filter(|one| wanted(&one.name)).cloned().collect();
-        found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        found
+        self.by_log.read().of_group(group).cloned().collect()
     }
 
     fn name(&self, group: &str, topic: TopicId, partition: PartitionIndex) -> SubscriptionName {
@@ -300,8 +296,8 @@ impl Subscriptions {
         })
     }
 
-    /// All to a topic.
-    fn of_topic(&self, topic: TopicId) -> Vec<Arc<SharedSubscription>> {
+    /// All to a topic, by partition and group.
+    pub fn of_topic(&self, topic: TopicId) -> Vec<Arc<SharedSubscription>> {
         self.by_log.read().of_topic(topic.0.as_u128()).cloned().collect()
     }
 

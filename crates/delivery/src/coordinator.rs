@@ -501,6 +501,12 @@ impl<W: Copy> GroupCoordinator<W> {
         all.map(|((topic, partition), offset)| (topic.clone(), *partition, offset.clone())).collect()
     }
 
+    /// Has a group committed an offset of this topic?
+    pub fn has_offsets_of(&self, group: &str, topic: &str) -> bool {
+        let Some(all) = self.offsets.get(group) else { return false };
+        all.range((topic.to_owned(), 0)..).next().is_some_and(|((found, _), _)| found == topic)
+    }
+
     /// Names of all groups.
     pub fn names(&self) -> Vec<String> {
         self.groups.keys().cloned().collect()

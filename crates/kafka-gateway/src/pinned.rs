@@ -1,7 +1,7 @@
 //! Memory that answers hold until their clients have read them. An answer with records is slices of blocks of 1 MiB that
 //! others want to use again; it is charged for the blocks it holds, and the sum is bounded for all connections together.
 //!
-//! At the bound nothing more is fetched until clients have read. The nearer it is, the sooner a client that takes no byte is
+//! At the bound only short answers are given until clients have read. The nearer it is, the sooner a client that takes no byte is
 //! disconnected (`crates/mainstem/src/connection.rs`).
 
 use std::sync::Arc;
@@ -12,7 +12,9 @@ use bytes::Bytes;
 /// Blocks begin at multiples of this, see `BLOCK_BYTES` of the journal's pools.
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
 /// Shorter answers are put together into memory of their own.
-const COPIED_BYTES_MAX: usize = 64 << 10;
+pub(crate) const COPIED_BYTES_MAX: usize = 64 << 10;
+/// Shorter ones are not charged where others of the same connection wait, too.
+const FREE_BYTES_MAX: usize = 4 << 10;
 
 /// How much of the memory for answers is held by clients that have not read them yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,15 @@ pub enum MemoryPressure {
     Scarce,
     /// So much that fetches wait.
     Full,
+}
+
+/// How an answer is held.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    /// The connection waits for no other answer: a short one is free.
+    pub alone: bool,
+    /// It may have slices of blocks.
+    pub of_blocks: bool,
 }
 
 /// The sum of what is held.
@@ -76,17 +87,18 @@ impl Pinned {
     }
 
     /// Charges for an answer, until the last of its pieces is dropped.
-    pub fn hold(self: &Arc<Self>, mut pieces: Vec<Bytes>) -> Vec<Bytes> {
+    pub fn hold(self: &Arc<Self>, mut pieces: Vec<Bytes>, held: Held) -> Vec<Bytes> {
         let total: usize = pieces.iter().map(Bytes::len).sum();
         if pieces.len() > 1 && total <= COPIED_BYTES_MAX {
             pieces = vec![Bytes::from(pieces.concat())];
         }
-        let charge = if pieces.len() == 1 { total } else { blocks(&pieces) * BLOCK_BYTES };
-        if charge > COPIED_BYTES_MAX
+        let charge = if pieces.len() > 1 && held.of_blocks { blocks(&pieces) * BLOCK_BYTES } else { total };
+        let free = if held.alone { COPIED_BYTES_MAX } else { FREE_BYTES_MAX };
+        if charge > free
             && let Some(bytes) = pieces.pop()
         {
             self.used.fetch_add(charge, Ordering::Relaxed);
-            pieces.push(Bytes::from_owner(Held { bytes, pinned: Arc::clone(self), charge }));
+            pieces.push(Bytes::from_owner(Charged { bytes, pinned: Arc::clone(self), charge }));
         }
         pieces
     }
@@ -111,19 +123,19 @@ impl Drop for Reserved {
     }
 }
 
-struct Held {
+struct Charged {
     bytes: Bytes,
     pinned: Arc<Pinned>,
     charge: usize,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for Charged {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Held {
+impl Drop for Charged {
     fn drop(&mut self) {
         self.pinned.used.fetch_sub(self.charge, Ordering::Relaxed);
     }
@@ -133,6 +145,8 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
+    const ALONE: Held = Held { alone: true, of_blocks: true };
+
     fn large() -> Vec<Bytes> {
         vec![Bytes::from(vec![1; 200_000]), Bytes::from(vec![2; 300_000])]
     }
@@ -140,7 +154,7 @@ mod tests {
     #[test]
     fn an_answer_is_charged_until_its_last_piece_is_gone() {
         let pinned = Pinned::new(4 << 20);
-        let mut pieces = pinned.hold(large());
+        let mut pieces = pinned.hold(large(), ALONE);
         assert_eq!(pieces.concat(), large().concat());
         assert!(pinned.used() >= 1 << 20);
         let last = pieces.pop();
@@ -153,8 +167,13 @@ mod tests {
     #[test]
     fn short_answers_are_copied_and_cost_nothing() {
         let pinned = Pinned::new(1);
-        let pieces = pinned.hold(vec![Bytes::from_static(b"head"), Bytes::from(vec![7; 5000])]);
-        assert_eq!((pieces.len(), pieces[0].len(), pinned.used()), (1, 5004, 0));
+        let pieces = |bytes| vec![Bytes::from_static(b"head"), Bytes::from(vec![7; bytes])];
+        let held = pinned.hold(pieces(5000), ALONE);
+        assert_eq!((held.len(), held[0].len(), pinned.used()), (1, 5004, 0));
+        let behind = Held { alone: false, of_blocks: false };
+        // Of many that wait together each counts but for the shortest.
+        let (large, small) = (pinned.hold(pieces(5000), behind), pinned.hold(pieces(3000), behind));
+        assert_eq!((large.concat().len(), small.concat().len(), pinned.used()), (5004, 3004, 5004));
     }
 
     #[test]

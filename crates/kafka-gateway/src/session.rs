@@ -23,6 +23,7 @@ use crate::body::{Body, Silence, frame};
 use crate::gateway::{Advertise, Gateway};
 use crate::group_of::{Fetcher, Spoken, Verdict};
 use crate::handlers::{self, Outcome, Wait};
+use crate::pinned::Held;
 use many_items::{FREE_ITEMS, Given, Parked, has_many, is_many};
 use sasl::Sasl;
 
@@ -35,6 +36,8 @@ const PENDING_MAX: usize = 64;
 const PRODUCE: i16 = 0;
 /// Bytes of requests that may wait for their answers.
 const PENDING_BYTES_MAX: usize = 16 << 20;
+/// Bytes of answers that may wait for the one of a request before theirs.
+const READY_BYTES_MAX: usize = 64 << 10;
 
 /// What the sessions of a shard share.
 #[derive(Default)]
@@ -145,6 +148,21 @@ struct Request<'a> {
     length: usize,
     /// What is reserved for its items, if there are many.
     given: Option<Given>,
+}
+
+impl SlotState {
+    /// Bytes of the answer.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Ready(pieces) => pieces.iter().map(Bytes::len).sum(),
+            Self::Waiting(_) => 0,
+        }
+    }
+}
+
+/// Is it answered with records?
+fn is_fetch(slot: &Slot) -> bool {
+    ["Fetch", "ShareFetch"].contains(&slot.api.name)
 }
 
 /// What a request that waits is told.
@@ -261,6 +279,8 @@ pub struct Session {
     parked: Option<Box<Parked>>,
     /// When it is looked whether others want what is reserved for requests that wait.
     room_looked_at: Option<Instant>,
+    /// Of answers in slots.
+    ready_bytes: usize,
     refused: VecDeque<(usize, Append)>,
     spoken: Box<Spoken>,
     access: Access,
@@ -308,6 +328,7 @@ impl Session {
             pending_bytes: 0,
             parked: None,
             room_looked_at: None,
+            ready_bytes: 0,
             refused,
             spoken,
             access,
@@ -517,6 +538,7 @@ impl Session {
             }
             Outcome::Wait(wait) => slot.state = SlotState::Waiting(wait),
         }
+        self.ready_bytes += slot.state.bytes();
         self.slots.push_back(slot);
         Ok(true)
     }
@@ -524,12 +546,12 @@ impl Session {
     /// The answer to the request of a slot, as it is sent.
     fn pieces(&self, slot: &Slot, body: &dyn Body) -> Result<Vec<Bytes>, CloseReason> {
         let pieces = frame(slot.api, slot.version, slot.correlation_id, body).ok_or(CloseReason::AnswerTooLong(slot.api.name))?;
-        Ok(self.gateway.pinned.hold(pieces))
+        Ok(self.gateway.pinned.hold(pieces, Held { alone: self.slots.is_empty(), of_blocks: is_fetch(slot) }))
     }
 
     /// Tells slot `at` what has happened.
     fn advance_slot(&mut self, at: usize, news: News, shard: &mut ShardContext, now: Instant) {
-        let number = self.first + at as u64;
+        let (number, alone) = (self.first + at as u64, self.slots.len() == 1);
         let Some(slot) = self.slots.get_mut(at) else { return };
         let SlotState::Waiting(wait) = &mut slot.state else { return };
         let timed = self.throttle.is_timed().then(Instant::now);
@@ -578,7 +600,9 @@ impl Session {
             if pieces.is_none() {
                 self.refusal = Some((CloseReason::AnswerTooLong(slot.api.name), now));
             }
-            slot.set_ready(self.gateway.pinned.hold(pieces.unwrap_or_default()));
+            let held = Held { alone, of_blocks: is_fetch(slot) };
+            slot.set_ready(self.gateway.pinned.hold(pieces.unwrap_or_default(), held));
+            self.ready_bytes += slot.state.bytes();
         }
     }
 
@@ -687,9 +711,16 @@ impl Session {
     /// large, and one of a kind is enough. What follows a produce that is being unpacked is read when that was appended.
     pub fn wants_read(&self) -> bool {
         let holds = |slot: &Slot| matches!(&slot.state, SlotState::Waiting(wait) if wait.holds_reading());
-        let fetching = self.slots.back().is_some_and(|slot| holds(slot) || ["Fetch", "ShareFetch"].contains(&slot.api.name));
+        let fetching = self.slots.back().is_some_and(|slot| holds(slot) || is_fetch(slot));
         let login = self.sasl.as_ref().is_none_or(|sasl| sasl.wants_read()) && self.refusal.is_none();
-        login && self.parked.is_none() && !fetching && !self.throttle.is_paused() && self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
+        let room = self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX && self.ready_bytes < READY_BYTES_MAX;
+        login && self.parked.is_none() && !fetching && !self.throttle.is_paused() && self.refused.is_empty() && room
+    }
+
+    /// Do answers that may be in the way of others wait for the one of a request before theirs, which others decide how long that takes?
+    pub fn holds_answers(&self) -> bool {
+        let by_others = self.slots.front().is_some_and(|slot| matches!(&slot.state, SlotState::Waiting(wait) if wait.cause() != Cause::Disk));
+        by_others && self.ready_bytes >= READY_BYTES_MAX
     }
 
     /// Ends the connection: a request of it met a defect of ours and will not be answered.
@@ -714,8 +745,9 @@ impl Session {
             let Some(slot) = self.slots.pop_front() else { break };
             self.first += 1;
             self.pending_bytes -= slot.bytes;
+            let sent = slot.state.bytes();
+            self.ready_bytes -= sent;
             if let SlotState::Ready(pieces) = slot.state {
-                let sent: usize = pieces.iter().map(Bytes::len).sum();
                 self.gateway.metrics.sent_bytes.inc_by(sent as u64);
                 self.seen.sent_bytes.add(sent as u64);
                 any |= sent > 0;

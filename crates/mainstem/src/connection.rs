@@ -26,6 +26,8 @@ const STALLED_AFTER: Duration = Duration::from_secs(30);
 const STALLED_AFTER_SCARCE: Duration = Duration::from_secs(1);
 /// … or for this long, when they hold all of it and others wait for theirs.
 const STALLED_AFTER_FULL: Duration = Duration::from_millis(200);
+/// Whether a peer is still there is looked at so often while nothing of it is read.
+const LOOK_AFTER: Duration = Duration::from_secs(10);
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
 /// Bytes sent in one turn: with 256 KiB clients wake up more often, which costs broker and client a third more.
@@ -100,6 +102,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
     // The request that ends the connection, and until when the ones before it may be answered.
     let mut refused: Option<(Refusal, Instant)> = None;
     let (mut turn_ends, mut last_sent) = (false, None);
+    // When its socket was read last, or looked at.
+    let mut last_look = last_progress;
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         let now = Instant::now();
@@ -121,7 +125,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             tokio::task::yield_now().await;
         }
         let sends = !outgoing.is_empty() || stream.wants_write();
-        if !sends {
+        // Answers that wait for another one, for which nobody knows how long that takes, are as much in the way as those that nobody reads.
+        let holds = sends || connection.session.borrow().holds_answers();
+        if !holds || !sends && shard.shared.gateway.memory_pressure() == MemoryPressure::None {
             last_progress = now;
         } else if is_stalled(shard, last_progress) {
             return End::Stalled;
@@ -162,11 +168,15 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
+        let reads = wanted && !memory;
+        if is_gone(stream, reads, &mut last_look, now) {
+            return End::Closed;
+        }
         note_waits(connection, sends, memory, now);
         idle.look_by(input.next_look(shard));
-        let own = own_timeouts(sends, refused.as_ref().map(|(_, until)| *until));
+        let own = own_timeouts(holds, refused.as_ref().map(|(_, until)| *until)).chain((!reads).then(|| last_look + LOOK_AFTER));
         let wake_at = connection.session.borrow().next_timeout().into_iter().chain(own).min();
-        match wait(connection, stream, interest(wanted && !memory, sends), wake_at, &mut idle).await {
+        match wait(connection, stream, interest(reads, sends), wake_at, &mut idle).await {
             Happened::Readable => {
                 let now = Instant::now();
                 idle.note_activity(now);
@@ -224,6 +234,15 @@ fn note_waits(connection: &Connection, sends: bool, no_memory: bool, now: Instan
     connection.waits.enter(if own == 0 { causes } else { own | causes & !Cause::Client.bit() }, now);
 }
 
+/// Has the peer gone, of which nothing is read now? Looked at now and then; `last`: when, or when something was read.
+fn is_gone(stream: &Stream, reads: bool, last: &mut Instant, now: Instant) -> bool {
+    let looks = !reads && now.saturating_duration_since(*last) >= LOOK_AFTER;
+    if reads || looks {
+        *last = now;
+    }
+    looks && stream.is_gone()
+}
+
 /// Is there nothing more to be done? `answered`: everything is, and when something was sent last.
 fn is_over(shard: &Shard, connection: &Connection, refused: &mut Option<(Refusal, Instant)>, answered: Option<Option<Instant>>) -> Option<End> {
     if connection.session.borrow().is_broken() {
@@ -275,8 +294,8 @@ async fn sleep_until(at: Option<Instant>) {
 
 /// When a connection is to be looked at again whatever its session wants: the client may have stalled, the time for the answers
 /// before a refusal may be over.
-fn own_timeouts(sends: bool, refused_until: Option<Instant>) -> impl Iterator<Item = Instant> {
-    let stalls = sends.then(|| Instant::now() + STALLED_AFTER_FULL);
+fn own_timeouts(holds: bool, refused_until: Option<Instant>) -> impl Iterator<Item = Instant> {
+    let stalls = holds.then(|| Instant::now() + STALLED_AFTER_FULL);
     [stalls, refused_until].into_iter().flatten()
 }
 

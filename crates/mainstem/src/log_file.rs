@@ -7,8 +7,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -56,7 +56,14 @@ pub struct LogFile {
 
 /// An open log.
 #[derive(Clone)]
-pub struct RotatingLog(Arc<Mutex<Open>>);
+pub struct RotatingLog(Arc<Shared>);
+
+struct Shared {
+    /// Held while a line is written, which may take for ever on a disk that hangs.
+    open: Mutex<Open>,
+    /// It is to be looked whether the file is still the one of its name, before the next line.
+    looks: AtomicBool,
+}
 
 struct Open {
     rules: LogFile,
@@ -71,16 +78,27 @@ impl RotatingLog {
     /// Those of opening the file.
     pub fn open(rules: LogFile) -> io::Result<Self> {
         let (file, bytes) = append_to(&rules.path)?;
-        Ok(Self(Arc::new(Mutex::new(Open { rules, file, bytes }))))
+        Ok(Self(Arc::new(Shared { open: Mutex::new(Open { rules, file, bytes }), looks: AtomicBool::new(false) })))
     }
 
-    /// Goes on in the file of that name, if the one that is written was moved or deleted: who rotates logs from outside asks for it.
+    /// Goes on in the file of that name, if the one that is written was moved or deleted: who rotates logs from outside asks for it. While a line
+    /// is being written this is left to who writes the next one: nobody waits.
     ///
     /// # Errors
     /// Those of opening the file; lines go on into the moved one.
     pub fn reopen(&self) -> io::Result<()> {
-        let mut open = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if !open.is_in_place() {
+        self.0.looks.store(true, Ordering::SeqCst);
+        match self.0.open.try_lock() {
+            Ok(mut open) => self.0.look(&mut open),
+            Err(TryLockError::Poisoned(open)) => self.0.look(&mut open.into_inner()),
+            Err(TryLockError::WouldBlock) => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    fn look(&self, open: &mut Open) -> io::Result<()> {
+        if self.looks.swap(false, Ordering::SeqCst) && !open.is_in_place() {
             (open.file, open.bytes) = append_to(&open.rules.path)?;
         }
         Ok(())
@@ -141,11 +159,13 @@ impl Open {
 }
 
 /// Takes one line at a time, as the formatter gives them.
-pub struct LineWriter(Arc<Mutex<Open>>);
+pub struct LineWriter(Arc<Shared>);
 
 impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut open = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut open = self.0.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // One that cannot be opened is tried again when that is asked for.
+        _ = self.0.look(&mut open);
         if open.write_line(line).is_err() {
             return StderrWriter.write(line);
         }
@@ -224,6 +244,21 @@ mod tests {
         log.reopen().expect("it opens");
         writer.write_all(b"four\n").expect("written");
         assert_eq!((read(&folder.path().join("moved")), read(&path)), ("one\ntwo\nthree\n".to_owned(), "four\n".to_owned()));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_line_that_is_being_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let log = RotatingLog::open(LogFile { path: path.clone(), bytes_max: 1000, count: 3 }).expect("it opens");
+        log.make_writer().write_all(b"one\n").expect("written");
+        let writing = log.0.open.lock().expect("nobody writes");
+        fs::rename(&path, folder.path().join("moved")).expect("movable");
+        log.reopen().expect("left to who writes");
+        assert!(!path.exists());
+        drop(writing);
+        log.make_writer().write_all(b"two\n").expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "two\n");
     }
 
     #[test]

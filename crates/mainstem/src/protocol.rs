@@ -133,6 +133,11 @@ impl Session {
         matches!(self, Self::Amqp(_))
     }
 
+    /// Do answers that may be in the way of others wait for another one?
+    pub fn holds_answers(&self) -> bool {
+        matches!(self, Self::Kafka(session) if session.holds_answers())
+    }
+
     /// Appends what can be sent; true when there was something.
     pub fn poll_transmit(&mut self, out: &mut VecDeque<Bytes>) -> bool {
         each!(self, session => session.poll_transmit(out))

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::io::{BufRead, Error, ErrorKind, IoSlice, Read, Result, Write};
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,6 +138,15 @@ impl Stream {
     pub fn certificate(&self) -> Option<Vec<u8>> {
         let Self::Tls(stream) = self else { return None };
         stream.tls.borrow().peer_certificates().and_then(|chain| chain.first()).map(|one| one.to_vec())
+    }
+
+    /// Has the peer closed its side, or is it gone? For those who do not read, whom nobody tells.
+    pub fn is_gone(&self) -> bool {
+        let events = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+        let mut asked = libc::pollfd { fd: self.tcp().as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+        // SAFETY: one entry, on an open descriptor, without waiting.
+        let found = unsafe { libc::poll(&raw mut asked, 1, 0) };
+        found > 0 && asked.revents & events != 0
     }
 
     /// Is it the socket itself, so that a read which does not fill its buffer has emptied it?

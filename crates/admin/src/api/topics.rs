@@ -1,6 +1,6 @@
 //! Topics: list, look at, create, change, delete.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use broker::{AclOperation, AclResource, AlterError, Broker, CreateError, CreateTopic, Denial, Log, PartitionsError, Permission, Principal, Source, Topic};
@@ -164,10 +164,10 @@ fn settings(call: &Call<'_>, overrides: &std::collections::BTreeMap<String, Stri
 
 /// Groups that have to do with a topic.
 fn groups(call: &Call<'_>, topic: &Topic) -> Vec<String> {
-    let broker = call.broker();
-    let commits = |group: &String| broker.groups().offsets(group).iter().any(|(name, _, _)| *name == topic.name);
-    let shares = |group: &String| broker.subscriptions().of_group(group).iter().any(|shared| shared.name().topic == topic.id.0.as_u128());
-    let mut found: Vec<String> = broker.groups().names().into_iter().filter(|group| commits(group) || shares(group)).collect();
+    let (broker, subscriptions) = (call.broker(), call.broker().subscriptions().of_topic(topic.id));
+    let sharing: HashSet<&str> = subscriptions.iter().map(|shared| &*shared.name().group).collect();
+    let mut found = broker.groups().names();
+    found.retain(|group| sharing.contains(&**group) || broker.groups().has_offsets_of(group, &topic.name));
     found.retain(|group| call.sees_group(group));
     found.sort();
     found

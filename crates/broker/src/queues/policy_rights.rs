@@ -46,7 +46,8 @@ impl Reach {
                     prefix.pop();
                     return Self::Prefix(prefix);
                 }
-                (Some('\\'), Some(escaped)) if escaped.is_ascii_punctuation() => {
+                // `\<` and `\>` are ends of words.
+                (Some('\\'), Some(escaped)) if escaped.is_ascii_punctuation() && !['<', '>'].contains(&escaped) => {
                     prefix.push(escaped);
                     rest = &rest[2..];
                 }

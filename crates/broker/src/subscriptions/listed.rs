@@ -1,5 +1,5 @@
-//! All shared subscriptions, in the order of their logs, those of one log by group. There are as many as queues: the list has a pointer for
-//! each, and the names are those that the subscriptions have themselves.
+//! All shared subscriptions, in the order of their logs, those of one log by group; and those of each group in the same order. There are as many
+//! as queues: the list has two pointers for each, and the names are those that the subscriptions have themselves.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use delivery::SubscriptionName;
+use hashbrown::HashMap;
 
 use super::SharedSubscription;
 
@@ -16,8 +17,13 @@ type Place<'a> = (u128, u32, &'a str);
 
 /// See the head of the file.
 #[derive(Default)]
-pub(super) struct Listed(BTreeSet<Entry>);
+pub(super) struct Listed {
+    by_log: BTreeSet<Entry>,
+    /// None is empty.
+    by_group: HashMap<Arc<str>, BTreeSet<Entry>>,
+}
 
+#[derive(Clone)]
 struct Entry(Arc<SharedSubscription>);
 
 /// What has a place in the list.
@@ -27,29 +33,42 @@ trait Placed {
 
 impl Listed {
     pub fn get(&self, place: Place<'_>) -> Option<&Arc<SharedSubscription>> {
-        self.0.get(&place as &dyn Placed).map(|entry| &entry.0)
+        self.by_log.get(&place as &dyn Placed).map(|entry| &entry.0)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<SharedSubscription>> {
-        self.0.iter().map(|entry| &entry.0)
+        self.by_log.iter().map(|entry| &entry.0)
+    }
+
+    /// Those of one group, by topic and partition.
+    pub fn of_group(&self, group: &str) -> impl Iterator<Item = &Arc<SharedSubscription>> {
+        self.by_group.get(group).into_iter().flatten().map(|entry| &entry.0)
     }
 
     /// Those of all its partitions.
     pub fn of_topic(&self, topic: u128) -> impl Iterator<Item = &Arc<SharedSubscription>> {
         let first: Place<'_> = (topic, 0, "");
-        let from = self.0.range::<dyn Placed, _>((Bound::Included(&first as &dyn Placed), Bound::Unbounded));
+        let from = self.by_log.range::<dyn Placed, _>((Bound::Included(&first as &dyn Placed), Bound::Unbounded));
         from.map(|entry| &entry.0).take_while(move |shared| shared.name.topic == topic)
     }
 
     /// One in a place where there is none.
     pub fn insert(&mut self, shared: Arc<SharedSubscription>) {
-        self.0.insert(Entry(shared));
+        let (group, entry) = (Arc::clone(&shared.name.group), Entry(shared));
+        self.by_log.insert(entry.clone());
+        self.by_group.entry(group).or_default().insert(entry);
     }
 
     pub fn remove(&mut self, shared: &SharedSubscription) {
         let SubscriptionName { group, topic, partition } = &shared.name;
         let place: Place<'_> = (*topic, *partition, group);
-        self.0.remove(&place as &dyn Placed);
+        self.by_log.remove(&place as &dyn Placed);
+        if let Some(of_group) = self.by_group.get_mut(group) {
+            of_group.remove(&place as &dyn Placed);
+            if of_group.is_empty() {
+                self.by_group.remove(group);
+            }
+        }
     }
 }
 

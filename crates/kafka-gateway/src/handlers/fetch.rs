@@ -27,7 +27,7 @@ use crate::body::Body;
 use crate::error_code::of_read;
 use crate::fetch_sessions::FetchSession;
 use crate::group_of::Verdict;
-use crate::pinned::{BLOCK_BYTES, Reserved};
+use crate::pinned::{BLOCK_BYTES, COPIED_BYTES_MAX, Reserved};
 use crate::session::{Context, ShardContext};
 use filtered::{Filtered, pass_cold};
 
@@ -40,6 +40,10 @@ pub(crate) const READ_COMMITTED: i8 = 1;
 const HOLD_BACK: Duration = Duration::from_millis(5);
 /// … up to this.
 const HOLD_BACK_MAX: Duration = Duration::from_millis(80);
+/// Meanwhile those who read along get so many bytes, which are copied, so that who does not read holds up none of them.
+const SCARCE_BYTES_MAX: usize = COPIED_BYTES_MAX / 2;
+/// … of so many partitions.
+const SCARCE_PARTITIONS_MAX: usize = 100;
 
 /// A partition that a consumer wants to read.
 #[derive(Clone)]
@@ -467,9 +471,29 @@ impl FetchWait {
         Cold::Nothing
     }
 
+    /// Is there something to say at once? `None`: it has to wait for the disk, or, while memory is `scarce`, for what others have not read.
+    fn read(&mut self, broker: &Broker, scarce: bool, context: &mut Context<'_>) -> Option<bool> {
+        let mut ready = self.read_tails(broker, context.to.shard);
+        if self.waits_for_more(scarce, context) {
+            return None;
+        }
+        if !ready && context.now < self.deadline {
+            // Watch first, then look once more: a log may have advanced in between. Whoever was woken watches no more.
+            self.watching = false;
+            self.watch(context);
+            ready = self.read_tails(broker, context.to.shard);
+            if self.waits_for_more(scarce, context) {
+                return None;
+            }
+        }
+        Some(ready)
+    }
+
     /// Has this fetch to wait, for the disk or for memory?
-    fn waits_for_cold(&mut self, context: &mut Context<'_>) -> bool {
-        match self.read_colds(context) {
+    fn waits_for_more(&mut self, scarce: bool, context: &mut Context<'_>) -> bool {
+        let too_much = scarce && (self.found.iter().any(|found| found.cold) || self.found.iter().map(|found| found.bytes).sum::<usize>() > SCARCE_BYTES_MAX);
+        let waits = if too_much { Cold::NoMemory } else { self.read_colds(context) };
+        match waits {
             Cold::Nothing => return false,
             Cold::Reading => {}
             Cold::NoMemory => self.hold_back(context.now),
@@ -639,7 +663,8 @@ impl Wait for FetchWait {
             return None;
         }
         self.held_back = None;
-        if context.gateway.pinned.is_full() {
+        let scarce = context.gateway.pinned.is_full();
+        if scarce && self.wanted.len() > SCARCE_PARTITIONS_MAX {
             self.hold_back(context.now);
             return None;
         }
@@ -651,20 +676,13 @@ impl Wait for FetchWait {
             self.judged = stamp;
             judge(&mut self.wanted, self.by_id, &broker, &asking);
         }
-        let mut ready = self.read_tails(&broker, context.to.shard);
-        if self.waits_for_cold(context) {
-            return None;
+        let usual = self.max_bytes;
+        if scarce {
+            self.max_bytes = usual.min(SCARCE_BYTES_MAX);
         }
-        if !ready && context.now < self.deadline {
-            // Watch first, then look once more: a log may have advanced in between. Whoever was woken watches no more.
-            self.watching = false;
-            self.watch(context);
-            ready = self.read_tails(&broker, context.to.shard);
-            if self.waits_for_cold(context) {
-                return None;
-            }
-        }
-        if ready || context.now >= self.deadline { self.respond(context) } else { None }
+        let ready = self.read(&broker, scarce, context);
+        self.max_bytes = usual;
+        if ready? || context.now >= self.deadline { self.respond(context) } else { None }
     }
 
     fn hasten(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {

@@ -506,6 +506,7 @@ impl Session {
 
     fn push(&mut self, slot: Slot) {
         self.pending_bytes += slot.bytes;
+        self.ready_bytes += slot.state.bytes();
         self.slots.push_back(slot);
     }
 

@@ -5,6 +5,7 @@ use kafka_wire::ErrorCode;
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
 use kafka_wire::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+use kafka_wire::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
 use kafka_wire::list_groups::{ListGroupsRequest, ListGroupsResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 
@@ -12,6 +13,8 @@ use crate::memory::peak;
 use crate::node::{CREATE_TOPICS, Node, flexible};
 
 const LIST_GROUPS: (i16, i16) = (16, 4);
+/// Without a name given first.
+const JOIN_GROUP: (i16, i16) = (11, 3);
 const DESCRIBE_LOG_DIRS: (i16, i16) = (35, 4);
 const DESCRIBE_CONFIGS: (i16, i16) = (32, 4);
 const TOPICS: usize = 60;
@@ -112,5 +115,36 @@ fn settings_of_many_groups_take_the_memory_of_their_answer() {
     let response = DescribeConfigsResponse::decode(&mut flexible(DESCRIBE_CONFIGS, body), DESCRIBE_CONFIGS.1).expect("an answer");
     assert!(response.results.len() == GROUPS && response.results.iter().all(|one| one.error_code == 0 && one.configs.len() > 10));
     assert!(held < 2 * answer, "{held} bytes for an answer of {answer}");
+    node.stop();
+}
+
+#[test]
+fn answers_that_wait_for_another_one_are_few_and_count() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[("group.initial.rebalance.delay.ms", "60000")]);
+    let client = node.connect();
+    node.create_topic(client, "t", 1_800);
+    let join = JoinGroupRequest {
+        group_id: "g".into(),
+        session_timeout_ms: 30_000,
+        rebalance_timeout_ms: 30_000,
+        protocol_type: "consumer".into(),
+        protocols: vec![JoinGroupRequestProtocol { name: "range".into(), ..Default::default() }],
+        ..Default::default()
+    };
+    node.send(client, JOIN_GROUP, 1, |writer| join.encode(writer, JOIN_GROUP.1)).expect("taken");
+    assert!(node.poll(client).is_none(), "it waits for other members");
+    let request = MetadataRequest { topics: Some(vec![MetadataRequestTopic { name: Some("t".into()), ..Default::default() }]), ..Default::default() };
+    let mut taken = 0;
+    while node.session(client).wants_read() {
+        node.send(client, (3, 4), 2, |writer| request.encode(writer, 4)).expect("taken");
+        taken += 1;
+    }
+    let held = node.gateway.pinned_bytes();
+    assert!((2..4).contains(&taken) && node.session(client).holds_answers() && held > 64 << 10, "{taken} answers, {held} bytes");
+    node.drain(client);
+    (0..=taken).for_each(|_| _ = node.answer(client));
+    assert!(node.session(client).wants_read() && !node.session(client).holds_answers());
+    assert_eq!(node.gateway.pinned_bytes(), 0);
     node.stop();
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kafka_gateway::MemoryPressure;
 use kafka_wire::fetch::FetchRequest;
 
 use crate::node::{Node, batch, fetched, partitions, wants};
@@ -107,5 +108,39 @@ fn it_waits_for_no_more_than_it_has_room_for() {
     node.produce(producer, "t", 0, one.clone());
     let (_, body) = node.answer(reader);
     assert_eq!(partitions(&fetched(body)), [(0, 0, 2 * one.len())]);
+    node.stop();
+}
+
+#[test]
+fn who_reads_gets_short_answers_while_others_do_not_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start_with_answers(folder.path(), 1 << 20);
+    let (deaf, reader, producer) = (node.connect(), node.connect(), node.connect());
+    node.create_topic(reader, "t", 3);
+    let (small, large) = (batch(500), batch(5_000));
+    assert!((2_000..32 << 10).contains(&small.len()) && large.len() > 64 << 10);
+    for _ in 0..20 {
+        node.produce(producer, "t", 0, small.clone());
+    }
+    node.produce(producer, "t", 1, large.clone());
+    node.send_fetch(deaf, 1, &patient(wants("t", &[(0, 0), (1, 0)]), 60_000, 1));
+    assert!(node.gateway.memory_pressure() == MemoryPressure::Full && node.gateway.pinned_bytes() >= 1 << 20);
+    // What is short comes, and as much of what is not as is short.
+    let one = |node: &mut Node, partition| partitions(&node.fetch(reader, &patient(wants("t", &[(partition, 0)]), 60_000, 1)));
+    let (_, _, bytes) = one(&mut node, 0)[0];
+    assert!(bytes > 0 && bytes <= 32 << 10 && bytes % small.len() == 0, "{bytes} bytes");
+    node.send_fetch(reader, 2, &patient(wants("t", &[(2, 0)]), 60_000, 1));
+    assert!(node.poll(reader).is_none(), "nothing to tell yet");
+    node.produce(producer, "t", 2, small.clone());
+    let (_, body) = node.answer(reader);
+    assert_eq!(partitions(&fetched(body)), [(2, 0, small.len())]);
+    // What is not short in any part has to wait until the other one has read.
+    node.send_fetch(reader, 3, &patient(wants("t", &[(1, 0)]), 60_000, 1));
+    node.advance(Duration::from_millis(100));
+    assert!(node.poll(reader).is_none());
+    assert!(node.poll(deaf).is_some());
+    node.advance(Duration::from_millis(100));
+    let (_, body) = node.answer(reader);
+    assert_eq!(partitions(&fetched(body)), [(1, 0, large.len())]);
     node.stop();
 }

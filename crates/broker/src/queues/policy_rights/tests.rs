@@ -38,6 +38,19 @@ fn the_beginning_of_a_pattern_says_what_it_reaches() {
     }
 }
 
+#[test]
+fn what_is_escaped_is_read_as_the_matcher_does() {
+    for letter in (0..0x80).map(char::from).filter(char::is_ascii_punctuation) {
+        let pattern = format!(r"^\{letter}secret$");
+        let matches = |name: &str| fancy_regex::Regex::new(&pattern).is_ok_and(|regex| regex.is_match(name).unwrap_or(true));
+        match Reach::of(&pattern) {
+            Reach::Name(name) => assert!(matches(&name) && !matches("secret"), "{pattern} is not {name}"),
+            Reach::Prefix(prefix) => assert_eq!(prefix, "", "{pattern}"),
+        }
+    }
+    assert_eq!(Reach::of(r"^\<secret$"), Reach::Prefix(String::new()));
+}
+
 fn with_entries() -> Node {
     let mut settings = Settings::default();
     settings.set("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer").expect("a setting");
