@@ -6,6 +6,7 @@ use broker::{LimitKind, MessageTraits};
 
 use super::{Phase, Session, Slot};
 use crate::channel::Mode;
+use crate::connection::Waiting;
 use crate::content::{self, Content, Taken};
 use crate::error::Failure;
 use crate::handlers::{self, Table};
@@ -68,14 +69,21 @@ impl Session {
     /// Where others wait for memory, what was begun here and does not get on gives way.
     pub(super) fn give_way(&mut self) {
         let now = self.connection.now;
-        if !self.wants_read() {
+        // While it waits for the outcome of what it asked for beside, what it has begun is no less in the way. The channel that asked for it has its
+        // outcome first.
+        let asked = match &self.connection.waiting {
+            Some(Waiting::Channel { channel, .. }) => Some(*channel),
+            _ => None,
+        };
+        if asked.is_none() && !self.wants_read() {
             return self.connection.unfinished.note_unread(now);
         }
         if self.phase != Phase::Running || !self.connection.unfinished.gives_way() {
             return;
         }
         let since = |at| self.connection.unfinished.could_come_since(at);
-        let stalled = self.channels.iter().filter(|(_, slot)| matches!(slot, Slot::Open(channel) if channel.is_stalled(now, since)));
+        let is_stalled = |number: u16, slot: &Slot| Some(number) != asked && matches!(slot, Slot::Open(channel) if channel.is_stalled(now, since));
+        let stalled = self.channels.iter().filter(|(number, slot)| is_stalled(**number, slot));
         let stalled: Vec<u16> = stalled.map(|(number, _)| *number).collect();
         for number in stalled {
             self.fail(number, Failure::no_room().of(basic::Publish::ID));

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use amqp_wire::{EncodedProperties, basic, channel, confirm, tx, write_content};
+use amqp_wire::{EncodedProperties, basic, channel, confirm, exchange, tx, write_content};
 use bytes::BytesMut;
 
-use crate::node::{FRAME_MAX, Node, publish};
+use crate::node::{FRAME_MAX, Node, publish, string};
 
 const MIB: usize = 1 << 20;
 /// Of the smallest memory for all connections, 34 MiB, the most that a connection gets.
@@ -178,6 +178,27 @@ fn a_body_that_does_not_get_on_gives_way() {
     node.advance(Duration::from_millis(500));
     assert!(node.session(patient).wants_read());
     assert!(node.gateway().unfinished_bytes() >= 7 * MIB);
+    node.stop();
+}
+
+/// Also where its connection waits for the outcome of something else that it has asked for.
+#[test]
+fn a_body_that_does_not_get_on_gives_way_whatever_else_is_asked_for() {
+    let mut node = Node::start();
+    smallest(&node);
+    let patient = node.open();
+    let busy = four_bodies(&mut node);
+    node.ask(busy, 7, &channel::Open {});
+    node.advance(Duration::from_secs(60));
+    node.raw(patient, &all_but_the_end(1, 8 * MIB));
+    assert_eq!((node.poll(patient), node.session(patient).wants_read()), (None, false), "it waits");
+    let declare = exchange::Declare { exchange: string("e"), kind: string("fanout"), ..exchange::Declare::default() };
+    node.send(busy, 7, &declare);
+    assert!(!node.session(busy).wants_read(), "it waits, too");
+    node.advance(Duration::from_millis(500));
+    let told: Vec<String> = (0..5).map(|_| node.next(busy).method).collect();
+    assert_eq!(told.iter().filter(|method| method.contains("reply_code: 311")).count(), 4, "{told:?}");
+    assert!(told.iter().any(|method| method.contains("DeclareOk")), "{told:?}");
     node.stop();
 }
 
