@@ -10,6 +10,7 @@ mod admin;
 mod arc_table;
 mod browse;
 mod catalog;
+mod change_batch;
 mod clients;
 mod connections;
 mod dynamic;
@@ -55,6 +56,7 @@ use parking_lot::{Condvar, Mutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
+pub use change_batch::{ChangeBatch, VhostError};
 pub use browse::{NewRecord, Page, Published, PublishError};
 pub use dynamic::{DYNAMIC, SettingScope, SettingsChange};
 pub use clients::{ClientConnection, ClientSaid, Clients};

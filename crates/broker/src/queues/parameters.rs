@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use journal::AppendError;
+use journal::{AppendError, AppendItem};
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
@@ -21,6 +21,7 @@ use super::policies::{Policy, PolicyScope, PolicyWish};
 use super::record::QUEUES_KEY;
 use super::{Vhost, VhostDeleted, Vhosts};
 use crate::Broker;
+use crate::change_batch::Change;
 use crate::limits::LimitKind;
 use crate::security::Denial;
 
@@ -113,6 +114,11 @@ impl Drop for VhostSeat {
 }
 
 impl Vhost {
+    /// Its limits are these from now on, which is durable.
+    pub(crate) fn set_limits(&self, limits: Value) {
+        self.parameters.put(LIMITS.0, LIMITS.1, Some(limits));
+    }
+
     /// Its parameters, except policies.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
@@ -192,11 +198,16 @@ impl Broker {
     /// `Invalid` (also for components that are not there, such as those of shovels and federation), `IsPolicy`, `VhostDeleted`, `Append`.
     pub fn put_parameter(
         self: &Arc<Self>,
-        vhost: &Vhost,
+        vhost: &Arc<Vhost>,
         component: &str,
         name: &str,
         value: &Value,
     ) -> Result<(), ParameterError> {
+        let change = self.plan_parameter(vhost, component, name, value)?;
+        Ok(self.carry_out(change)?)
+    }
+
+    pub(crate) fn plan_parameter(&self, vhost: &Arc<Vhost>, component: &str, name: &str, value: &Value) -> Result<Option<Change>, ParameterError> {
         vhost.check_alive()?;
         let invalid = |text: String| Err(ParameterError::Invalid(vec![text]));
         match component {
@@ -211,7 +222,7 @@ impl Broker {
                 let (pattern, definition) =
                     (field("pattern").unwrap_or_default(), field("definition").unwrap_or_default());
                 let wish = PolicyWish { pattern, definition, priority: field("priority"), apply_to: field("apply-to") };
-                return self.put_policy(vhost, PolicyScope::Operator, name, &wish);
+                return self.plan_policy(vhost, PolicyScope::Operator, name, &wish);
             }
             _ if component == LIMITS.0 => {}
             _ => return invalid(format!("component {component} not found")),
@@ -221,11 +232,25 @@ impl Broker {
         }
         check_limits(value)?;
         if vhost.parameters.get(component, name).as_ref() == Some(value) {
-            return Ok(());
+            return Ok(None);
         }
-        self.commit_state(vec![(parameter_key(&vhost.name, component, name), Some(encode(value)))])?;
-        vhost.parameters.put(component, name, Some(value.clone()));
-        Ok(())
+        let item = AppendItem::State { key: parameter_key(&vhost.name, component, name), value: Some(encode(value)) };
+        let (vhost, component, name, value) = (Arc::clone(vhost), component.to_owned(), name.to_owned(), value.clone());
+        Ok(Change::new(vec![item], move |_| vhost.parameters.put(&component, &name, Some(value))))
+    }
+
+    /// The limits of a virtual host, which need not be there yet, with some more or others: what is to be written, and what they are then. `None`: they are
+    /// so.
+    pub(crate) fn plan_vhost_limits(&self, vhost: &str, more: &Map<String, Value>) -> Result<Option<(AppendItem, Value)>, ParameterError> {
+        let before = self.vhosts.get(vhost).map(|vhost| vhost.parameters.limits()).unwrap_or_default();
+        let mut limits = before.clone();
+        limits.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
+        if limits == before {
+            return Ok(None);
+        }
+        let limits = Value::Object(limits);
+        check_limits(&limits)?;
+        Ok(Some((AppendItem::State { key: parameter_key(vhost, LIMITS.0, LIMITS.1), value: Some(encode(&limits)) }, limits)))
     }
 
     /// Deletes a parameter of a virtual host. On the controller's thread.
@@ -256,7 +281,7 @@ impl Broker {
     /// `Invalid`, `VhostDeleted`, `Append`.
     pub fn put_vhost_limit(
         self: &Arc<Self>,
-        vhost: &Vhost,
+        vhost: &Arc<Vhost>,
         name: &str,
         value: Option<Value>,
     ) -> Result<(), ParameterError> {
@@ -272,10 +297,15 @@ impl Broker {
     ///
     /// # Errors
     /// `Append`.
-    pub fn put_global_parameter(&self, name: &str, value: Value) -> Result<(), ParameterError> {
-        self.commit_state(vec![(global_key(name), Some(encode(&value)))])?;
-        self.vhosts.global.write().insert(name.to_owned(), value);
-        Ok(())
+    pub fn put_global_parameter(self: &Arc<Self>, name: &str, value: Value) -> Result<(), ParameterError> {
+        let change = self.plan_global_parameter(name, value);
+        Ok(self.carry_out(change)?)
+    }
+
+    pub(crate) fn plan_global_parameter(&self, name: &str, value: Value) -> Option<Change> {
+        let item = AppendItem::State { key: global_key(name), value: Some(encode(&value)) };
+        let name = name.to_owned();
+        Change::new(vec![item], move |broker| drop(broker.vhosts.global.write().insert(name, value)))
     }
 
     /// Deletes a parameter of the broker. On the controller's thread.

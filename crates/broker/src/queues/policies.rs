@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use delivery::{Overflow, QueueKind, QueueRules};
 use fancy_regex::{Regex, RegexBuilder};
+use journal::AppendItem;
 use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, Name, OwnedValue};
 use serde_json::{Map, Number, Value, json};
@@ -22,6 +23,7 @@ use super::parameters::{self, ParameterError};
 use super::policy_keys::{self, is_for};
 use super::queue::Queue;
 use crate::Broker;
+use crate::change_batch::Change;
 use crate::security::Principal;
 
 /// Bytes of a pattern, as in RabbitMQ.
@@ -452,23 +454,25 @@ impl Broker {
     /// `Invalid`, `VhostDeleted`, `Append`.
     pub fn put_policy(
         self: &Arc<Self>,
-        vhost: &Vhost,
+        vhost: &Arc<Vhost>,
         scope: PolicyScope,
         name: &str,
         wish: &PolicyWish,
     ) -> Result<(), ParameterError> {
+        let change = self.plan_policy(vhost, scope, name, wish)?;
+        Ok(self.carry_out(change)?)
+    }
+
+    pub(crate) fn plan_policy(&self, vhost: &Arc<Vhost>, scope: PolicyScope, name: &str, wish: &PolicyWish) -> Result<Option<Change>, ParameterError> {
         vhost.check_alive()?;
         let policy = Policy::new(name, wish, scope)?;
         if vhost.policies.get(scope, name).is_some_and(|there| there.value() == policy.value()) {
-            return Ok(());
+            return Ok(None);
         }
-        self.commit_state(vec![(
-            parameters::policy_key(&vhost.name, scope, name),
-            Some(parameters::encode(&policy.value())),
-        )])?;
-        vhost.policies.insert(scope, Arc::new(policy));
-        self.apply_policies(vhost);
-        Ok(())
+        let item = AppendItem::State { key: parameters::policy_key(&vhost.name, scope, name), value: Some(parameters::encode(&policy.value())) };
+        let of = Arc::clone(vhost);
+        let change = Change::new(vec![item], move |_| of.policies.insert(scope, Arc::new(policy)));
+        Ok(change.map(|change| change.with_policies_of(vhost)))
     }
 
     /// Deletes a policy. On the controller's thread.
@@ -493,7 +497,7 @@ impl Broker {
     ///
     /// # Errors
     /// The same; `Denied`.
-    pub fn put_policy_for(self: &Arc<Self>, who: &Principal, vhost: &Vhost, scope: PolicyScope, name: &str, wish: &PolicyWish) -> Result<(), ParameterError> {
+    pub fn put_policy_for(self: &Arc<Self>, who: &Principal, vhost: &Arc<Vhost>, scope: PolicyScope, name: &str, wish: &PolicyWish) -> Result<(), ParameterError> {
         self.check_policy(who, vhost, &Policy::new(name, wish, scope)?, true)?;
         if let Some(there) = vhost.policies.get(scope, name) {
             self.check_policy(who, vhost, &there, false)?;
@@ -512,7 +516,7 @@ impl Broker {
         self.delete_policy(vhost, scope, name)
     }
 
-    fn apply_policies(self: &Arc<Self>, vhost: &Vhost) {
+    pub(crate) fn apply_policies(self: &Arc<Self>, vhost: &Vhost) {
         vhost.policies.shared.lock().clear();
         let queues: Vec<Arc<Queue>> = vhost.queues.read().values().cloned().collect();
         for queue in queues {

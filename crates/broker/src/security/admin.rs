@@ -13,6 +13,7 @@ use super::record::{self, Found};
 use super::scram::{ScramCredentials, ScramMechanism};
 use super::seats::Dismissed;
 use super::user::{GUEST, NAME_BYTES_MAX, PasswordWish, User, UserWish};
+use crate::change_batch::Change;
 use crate::jobs::NOBODY;
 use crate::limits::{LimitKind, LimitReached};
 use crate::mailbox::Reply;
@@ -30,6 +31,15 @@ pub struct VhostWish {
     pub tags: Option<Vec<String>>,
     /// Type of queues that are declared without one.
     pub default_queue_type: Option<Option<String>>,
+}
+
+/// A virtual host, and what is to be written of it.
+pub(crate) struct PlannedVhost {
+    pub name: String,
+    pub metadata: VhostMetadata,
+    /// There is none of this name.
+    pub is_new: bool,
+    pub items: Vec<AppendItem>,
 }
 
 fn check_name(what: &'static str, name: &str) -> Result<(), SecurityError> {
@@ -81,7 +91,13 @@ impl Broker {
     ///
     /// # Errors
     /// `Name`, `EmptyPassword`, `TooLong`, `Append`.
-    pub fn put_user(&self, wish: UserWish) -> Result<Arc<User>, SecurityError> {
+    pub fn put_user(self: &Arc<Self>, wish: UserWish) -> Result<Arc<User>, SecurityError> {
+        let (user, change) = self.plan_user(wish)?;
+        self.carry_out(change)?;
+        Ok(user)
+    }
+
+    pub(crate) fn plan_user(&self, wish: UserWish) -> Result<(Arc<User>, Option<Change>), SecurityError> {
         let UserWish { name, password, tags, limits } = wish;
         check_name("user name", &name)?;
         let old = self.security.inner.read().users.get(&name).cloned();
@@ -110,16 +126,18 @@ impl Broker {
         let user = Arc::new(user);
         let mut items = vec![put(record::user_key(&name), record::encode_user(&user))];
         items.extend(scram_items(&name, old.as_ref().map(|old| old.scram()), user.scram()));
-        self.commit(0, items)?;
-        let mut first = false;
-        self.security.change(|inner| {
-            first = inner.users.is_empty();
-            inner.users.insert(name.clone(), Arc::clone(&user));
+        let written = Arc::clone(&user);
+        let change = Change::new(items, move |broker| {
+            let mut first = false;
+            broker.security.change(|inner| {
+                first = inner.users.is_empty();
+                inner.users.insert(name.clone(), written);
+            });
+            if first && name != GUEST {
+                broker.dismiss_user(GUEST);
+            }
         });
-        if first && name != GUEST {
-            self.dismiss_user(GUEST);
-        }
-        Ok(user)
+        Ok((user, change))
     }
 
     /// Deletes a user with his permissions, and ends his connections. False: there is none.
@@ -156,7 +174,7 @@ impl Broker {
     ///
     /// # Errors
     /// See [`Broker::put_user`].
-    pub fn ensure_first_user(&self, name: &str, password: &str) -> Result<bool, SecurityError> {
+    pub fn ensure_first_user(self: &Arc<Self>, name: &str, password: &str) -> Result<bool, SecurityError> {
         if !self.security.users().is_empty() {
             return Ok(false);
         }
@@ -194,13 +212,18 @@ impl Broker {
     ///
     /// # Errors
     /// `NoVhost`, `NoUser`, `TooLong`, `Append`.
-    pub fn set_permissions(&self, vhost: &str, user: &str, permissions: Permissions) -> Result<(), SecurityError> {
+    pub fn set_permissions(self: &Arc<Self>, vhost: &str, user: &str, permissions: Permissions) -> Result<(), SecurityError> {
+        let change = self.plan_permissions(vhost, user, permissions)?;
+        Ok(self.carry_out(change)?)
+    }
+
+    pub(crate) fn plan_permissions(&self, vhost: &str, user: &str, permissions: Permissions) -> Result<Option<Change>, SecurityError> {
         self.check_both(vhost, user)?;
         let Permissions { configure, write, read } = &permissions;
         check_texts("an expression", [configure.text(), write.text(), read.text()])?;
-        self.commit(0, vec![put(record::permissions_key(vhost, user), record::encode_permissions(&permissions))])?;
-        self.security.change(|inner| inner.grant(vhost, user).permissions = Some(Arc::new(permissions)));
-        Ok(())
+        let items = vec![put(record::permissions_key(vhost, user), record::encode_permissions(&permissions))];
+        let (vhost, user) = (vhost.to_owned(), user.to_owned());
+        Ok(Change::new(items, move |broker| broker.security.change(|inner| inner.grant(&vhost, &user).permissions = Some(Arc::new(permissions)))))
     }
 
     /// Takes a user's permissions in a virtual host away. False: he has none.
@@ -225,16 +248,22 @@ impl Broker {
     ///
     /// # Errors
     /// `NoVhost`, `NoUser`, `Name`, `TooLong`, `Pattern`, `Append`.
-    pub fn set_topic_permission(&self, vhost: &str, user: &str, exchange: &str, write: &str, read: &str) -> Result<(), SecurityError> {
+    pub fn set_topic_permission(self: &Arc<Self>, vhost: &str, user: &str, exchange: &str, write: &str, read: &str) -> Result<(), SecurityError> {
+        let change = self.plan_topic_permission(vhost, user, exchange, write, read)?;
+        Ok(self.carry_out(change)?)
+    }
+
+    pub(crate) fn plan_topic_permission(&self, vhost: &str, user: &str, exchange: &str, write: &str, read: &str) -> Result<Option<Change>, SecurityError> {
         self.check_both(vhost, user)?;
         check_texts("an expression", [write, read])?;
         if exchange.len() > NAME_BYTES_MAX {
             return Err(SecurityError::Name { what: "exchange name", name: exchange.to_owned() });
         }
         let permission = TopicPermission::new(write, read, user, vhost)?;
-        self.commit(0, vec![put(record::topic_key(vhost, user, exchange), record::encode_topic(&permission))])?;
-        self.security.change(|inner| drop(Arc::make_mut(&mut inner.grant(vhost, user).topics).insert(exchange.to_owned(), permission)));
-        Ok(())
+        let items = vec![put(record::topic_key(vhost, user, exchange), record::encode_topic(&permission))];
+        let [vhost, user, exchange] = [vhost, user, exchange].map(str::to_owned);
+        let then = move |broker: &Arc<Self>| broker.security.change(|inner| drop(Arc::make_mut(&mut inner.grant(&vhost, &user).topics).insert(exchange, permission)));
+        Ok(Change::new(items, then))
     }
 
     /// Takes a user's topic permissions in a virtual host away, of one exchange or of all. False: he has none.
@@ -264,6 +293,13 @@ impl Broker {
     /// # Errors
     /// `Name`, `TooLong`, `QueueType`, `TooManyVhosts`, `Append`.
     pub fn put_vhost(self: &Arc<Self>, wish: VhostWish) -> Result<bool, SecurityError> {
+        let PlannedVhost { name, metadata, is_new, items } = self.plan_vhost(wish, 0)?;
+        self.carry_out(Change::new(items, move |broker| broker.vhosts.or_new(&name).set_metadata(metadata)))?;
+        Ok(is_new)
+    }
+
+    /// `others`: virtual hosts that are about to be there.
+    pub(crate) fn plan_vhost(self: &Arc<Self>, wish: VhostWish, others: u64) -> Result<PlannedVhost, SecurityError> {
         let VhostWish { name, description, tags, default_queue_type } = wish;
         check_name("vhost name", &name)?;
         if self.vhosts.get(&name).is_some_and(|vhost| vhost.is_deleted()) {
@@ -286,13 +322,11 @@ impl Broker {
         }
         if there.is_none() {
             let too_many = |LimitReached { limit, .. }| SecurityError::TooManyVhosts { name: name.clone(), limit };
-            self.enforce_limit(LimitKind::Vhosts, 1).map_err(too_many)?;
+            self.enforce_limit(LimitKind::Vhosts, others + 1).map_err(too_many)?;
         }
-        if there.is_none() || metadata != *old {
-            self.commit(0, vec![put(record::vhost_key(&name), record::encode_vhost(&metadata))])?;
-        }
-        self.vhosts.or_new(&name).set_metadata(metadata);
-        Ok(there.is_none())
+        let is_new = there.is_none();
+        let item = (is_new || metadata != *old).then(|| put(record::vhost_key(&name), record::encode_vhost(&metadata)));
+        Ok(PlannedVhost { name, metadata, is_new, items: item.into_iter().collect() })
     }
 
     /// Deletes a virtual host with all that is in it, and ends the connections that have opened it. False: there is none. That it is deleted

@@ -48,6 +48,7 @@ pub use acl_admin::ACLS_MAX;
 pub use acls::Subject;
 pub use answers::AclAnswers;
 pub use audit::AuditLine;
+pub(crate) use admin::PlannedVhost;
 pub use admin::VhostWish;
 pub use crowd::Crowd;
 pub use error::{AclError, Full, Refused, SecurityError};
@@ -159,6 +160,11 @@ impl Security {
         let inner = self.inner.read();
         let guest = || (inner.users.is_empty() && name == GUEST).then(|| Arc::clone(&self.guest));
         inner.users.get(name).cloned().or_else(guest)
+    }
+
+    /// One that is defined.
+    pub fn defined_user(&self, name: &str) -> Option<Arc<User>> {
+        self.inner.read().users.get(name).cloned()
     }
 
     /// All that are defined, by name.

@@ -6,6 +6,7 @@ mod certificates;
 mod client;
 mod commands;
 mod damages;
+mod definitions;
 mod fairness;
 mod hang_ups;
 mod kills;

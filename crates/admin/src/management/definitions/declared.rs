@@ -1,8 +1,10 @@
-//! Definitions in: exchanges, queues and bindings. What is there stays as it is; if it differs that is told. Those of a piece are written together.
+//! Definitions in: what is begun and not written, and exchanges, queues and bindings. Those that are there stay as they are; if one differs that is told.
+//! What a piece has of one kind is written together.
 
 use std::sync::Arc;
 
-use broker::{BindingWish, Broker, Caller, ExchangeError, Gathered, Gathering, QueueDeclaration, QueueError};
+use broker::{BindingWish, Broker, Caller, ChangeBatch, ExchangeError, Gathered, Gathering, QueueDeclaration, QueueError};
+use hashbrown::HashSet;
 use routing::{Argument, Arguments, DeclareError, Declaration, Declared, Destination, Name};
 use serde_json::Value;
 
@@ -28,7 +30,11 @@ pub(super) enum Step {
 #[derive(Default)]
 pub(super) struct Open {
     gathered: Gathered,
+    /// Of users, permissions, virtual hosts, parameters and policies.
+    pub changes: ChangeBatch,
     then: Vec<Came>,
+    /// What the changes are of, by virtual host and what they are known by.
+    changed: HashSet<(String, String)>,
     /// All of it is of this kind: others may need it.
     kind: &'static str,
 }
@@ -36,7 +42,24 @@ pub(super) struct Open {
 impl Open {
     /// Is it to be written before something of this kind is looked at?
     pub fn is_over_with(&self, kind: &str) -> bool {
-        !self.then.is_empty() && (self.kind != kind || self.gathered.is_full())
+        !self.then.is_empty() && (self.kind != kind || self.gathered.is_full() || self.changes.is_full())
+    }
+
+    /// Is something open of which this is another change? It is looked at when that is written.
+    pub fn holds(&self, item: &Item) -> bool {
+        !self.changed.is_empty() && self.changed.contains(&(item.vhost.clone(), item.shown()))
+    }
+
+    /// How far a change has come that was planned; `came`: what comes of it, told whether something changes.
+    pub fn planned(&mut self, item: &Item, planned: Gathering<()>, came: impl FnOnce(bool) -> Came) -> Step {
+        match planned {
+            Gathering::Done(()) => Step::Came(came(false)),
+            Gathering::AfterOthers => Step::AfterOthers,
+            Gathering::Later => {
+                self.changed.insert((item.vhost.clone(), item.shown()));
+                self.later(item, came(true))
+            }
+        }
     }
 
     fn later(&mut self, item: &Item, came: Came) -> Step {
@@ -52,7 +75,11 @@ impl Open {
             Err(error @ (ExchangeError::Append(_) | ExchangeError::Queue(QueueError::Append(_)))) => Err(error.to_string()),
             Err(error) => Ok(Came::Not(error.to_string())),
         };
-        std::mem::take(&mut self.then).into_iter().zip(self.gathered.write(broker)).map(outcome).collect()
+        self.changed.clear();
+        // All of it is of one kind: one of the two has nothing.
+        let (gathered, changes) = (self.gathered.write(broker), self.changes.write(broker));
+        let written = gathered.into_iter().chain(changes.into_iter().map(|written| written.map_err(ExchangeError::from)));
+        std::mem::take(&mut self.then).into_iter().zip(written).map(outcome).collect()
     }
 }
 

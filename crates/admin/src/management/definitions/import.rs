@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::vec;
 
-use broker::{Broker, Permissions, PolicyScope, PolicyWish, SecurityError, Vhost, VhostWish};
+use broker::{Broker, Gathering, Permissions, PolicyScope, PolicyWish, SecurityError, Vhost, VhostWish};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -121,7 +121,7 @@ impl Item {
     }
 
     /// What it is known by.
-    fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         match self.kind {
             "permission" => format!("{} of {}", self.text("user"), self.vhost),
             "topic permission" => format!("{} of {}, exchange {}", self.text("user"), self.vhost, self.text("exchange")),
@@ -321,19 +321,28 @@ fn apply_piece(broker: &Arc<Broker>, mut items: vec::IntoIter<Item>, mut importe
 }
 
 fn one(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
-    let came = match item.kind {
-        "user" => user(broker, item),
-        "vhost" => vhost(broker, item),
-        "permission" => permission(broker, item),
-        "topic permission" => topic_permission(broker, item),
-        "global parameter" => global_parameter(broker, item),
-        "parameter" => parameter(broker, item),
-        "policy" => policy(broker, item),
-        "exchange" => return declared::exchange(broker, item, open),
-        "queue" => return declared::queue(broker, item, open),
-        _ => return declared::binding(broker, item, open),
-    };
-    came.map(Step::Came)
+    match item.kind {
+        "exchange" => declared::exchange(broker, item, open),
+        "queue" => declared::queue(broker, item, open),
+        "binding" => declared::binding(broker, item, open),
+        _ if open.holds(item) => Ok(Step::AfterOthers),
+        "user" => user(broker, item, open),
+        "vhost" => vhost(broker, item, open),
+        "permission" => permission(broker, item, open),
+        "topic permission" => topic_permission(broker, item, open),
+        "global parameter" => Ok(global_parameter(broker, item, open)),
+        "parameter" => parameter(broker, item, open),
+        _ => policy(broker, item, open),
+    }
+}
+
+/// What comes of a thing without something: `missing`.
+fn came_without(changed: bool, missing: Vec<String>) -> Came {
+    match (changed, missing.is_empty()) {
+        (_, false) => Came::Partly(changed, missing),
+        (true, true) => Came::Changed,
+        (false, true) => Came::Same,
+    }
 }
 
 /// # Errors
@@ -351,20 +360,19 @@ pub(crate) fn reason(refusal: super::super::answer::Refusal) -> String {
     }
 }
 
-fn user(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+fn user(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
     let mut wish = users::wish(item.text("name"), &item.fields).map_err(reason)?;
-    let there = broker.security().users().into_iter().find(|user| user.name() == wish.name);
-    if let Some(there) = &there {
-        wish.password = users::unless_same(wish.password, there);
-        if users::is_as_wanted(&wish, there) {
-            return Ok(Came::Same);
+    if let Some(there) = broker.security().defined_user(&wish.name) {
+        wish.password = users::unless_same(wish.password, &there);
+        if users::is_as_wanted(&wish, &there) {
+            return Ok(Step::Came(Came::Same));
         }
     }
-    broker.put_user(wish).map_err(|error| error.to_string())?;
-    Ok(Came::Changed)
+    let planned = open.changes.put_user(broker, wish).map_err(|error| error.to_string())?;
+    Ok(open.planned(item, planned, |_| Came::Changed))
 }
 
-fn vhost(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+fn vhost(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
     let name = item.text("name");
     let mut wish: VhostWish = vhosts::wish(name, &item.fields).map_err(reason)?;
     let mut missing = Vec::new();
@@ -375,85 +383,74 @@ fn vhost(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
         wish.default_queue_type = None;
         missing.push("queues of type stream cannot be the default here".to_owned());
     }
-    let before = broker.vhosts().get(name).map(|vhost| (vhost.metadata(), vhost.parameters().limits()));
-    broker.put_vhost(wish).map_err(|error| error.to_string())?;
-    let vhost = broker.vhosts().get(name).ok_or("it is gone again")?;
-    if let Some(Value::Object(limits)) = item.fields.get("limits") {
-        for (limit, value) in limits {
-            broker.put_vhost_limit(&vhost, limit, Some(value.clone())).map_err(|error| error.to_string())?;
-        }
-    }
-    let changed = before.is_none_or(|(metadata, limits)| metadata != vhost.metadata() || limits != vhost.parameters().limits());
-    Ok(match (changed, missing.is_empty()) {
-        (_, false) => Came::Partly(changed, missing),
-        (true, true) => Came::Changed,
-        (false, true) => Came::Same,
-    })
+    let none = Map::new();
+    let limits = item.fields.get("limits").and_then(Value::as_object).unwrap_or(&none);
+    let planned = open.changes.put_vhost(broker, wish, limits).map_err(|error| error.to_string())?;
+    Ok(open.planned(item, planned, |changed| came_without(changed, missing)))
 }
 
-/// Permissions of those who are not there are told, as long as others are.
-fn unless_missing(outcome: Result<(), SecurityError>) -> Result<Came, String> {
-    match outcome {
-        Ok(()) => Ok(Came::Changed),
-        Err(error @ SecurityError::Pattern(_)) => Ok(Came::Not(error.to_string())),
+/// An expression that is none is told, and what is else in the document taken over.
+fn unless_invalid(planned: Result<Gathering<()>, SecurityError>, item: &Item, open: &mut Open) -> Result<Step, String> {
+    match planned {
+        Ok(planned) => Ok(open.planned(item, planned, |_| Came::Changed)),
+        Err(error @ SecurityError::Pattern(_)) => Ok(Step::Came(Came::Not(error.to_string()))),
         Err(error) => Err(error.to_string()),
     }
 }
 
-fn permission(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+fn permission(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
     let (user, [configure, write, read]) = (item.text("user"), ["configure", "write", "read"].map(|name| item.text(name)));
-    let there = broker.security().permissions(&item.vhost, user).filter(|_| !broker.security().users().is_empty());
+    let there = broker.security().permissions(&item.vhost, user).filter(|_| broker.security().has_users());
     if there.is_some_and(|there| [there.configure.text(), there.write.text(), there.read.text()] == [configure, write, read]) {
-        return Ok(Came::Same);
+        return Ok(Step::Came(Came::Same));
     }
     match Permissions::new(configure, write, read) {
-        Ok(permissions) => unless_missing(broker.set_permissions(&item.vhost, user, permissions)),
-        Err(error) => Ok(Came::Not(error.to_string())),
+        Ok(permissions) => unless_invalid(open.changes.set_permissions(broker, &item.vhost, user, permissions), item, open),
+        Err(error) => Ok(Step::Came(Came::Not(error.to_string()))),
     }
 }
 
-fn topic_permission(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+fn topic_permission(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
     let [user, exchange, write, read] = ["user", "exchange", "write", "read"].map(|name| item.text(name));
     let there = broker.security().topic_permissions(&item.vhost, user);
     if there.get(exchange).is_some_and(|there| (there.write.text(), there.read.text()) == (write, read)) {
-        return Ok(Came::Same);
+        return Ok(Step::Came(Came::Same));
     }
-    unless_missing(broker.set_topic_permission(&item.vhost, user, exchange, write, read))
+    unless_invalid(open.changes.set_topic_permission(broker, &item.vhost, user, exchange, [write, read]), item, open)
 }
 
-fn global_parameter(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+fn global_parameter(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Step {
     let (name, value) = (item.text("name"), item.fields.get("value").cloned().unwrap_or_default());
     if ["cluster_name", "internal_cluster_id"].contains(&name) {
-        return Ok(Came::Not("a cluster keeps the name that it has".to_owned()));
+        return Step::Came(Came::Not("a cluster keeps the name that it has".to_owned()));
     }
     if broker.vhosts().global_parameter(name).as_ref() == Some(&value) {
-        return Ok(Came::Same);
+        return Step::Came(Came::Same);
     }
-    broker.put_global_parameter(name, value).map_err(|error| error.to_string())?;
-    Ok(Came::Changed)
+    let planned = open.changes.put_global_parameter(broker, name, value);
+    open.planned(item, planned, |_| Came::Changed)
 }
 
-fn parameter(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+fn parameter(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
     let vhost = vhost_of(broker, item)?;
     let (component, name) = (item.text("component"), item.text("name"));
     let value = item.fields.get("value").cloned().unwrap_or_default();
     match component {
         "operator_policy" => {
             let fields = value.as_object().cloned().unwrap_or_default();
-            set_policy(broker, &vhost, PolicyScope::Operator, name, &fields)
+            set_policy(broker, &vhost, (PolicyScope::Operator, name), &fields, item, open)
         }
-        "vhost-limits" if vhost.parameters().get(component, name).as_ref() == Some(&value) => Ok(Came::Same),
         "vhost-limits" => {
-            broker.put_parameter(&vhost, component, name, &value).map_err(|error| error.to_string())?;
-            Ok(Came::Changed)
+            let planned = open.changes.put_parameter(broker, &vhost, component, name, &value).map_err(|error| error.to_string())?;
+            Ok(open.planned(item, planned, |changed| came_without(changed, Vec::new())))
         }
-        _ => Ok(Came::Not(format!("there is no component {component} here"))),
+        _ => Ok(Step::Came(Came::Not(format!("there is no component {component} here")))),
     }
 }
 
-fn policy(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+fn policy(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
     let vhost = vhost_of(broker, item)?;
-    set_policy(broker, &vhost, PolicyScope::User, item.text("name"), &item.fields)
+    set_policy(broker, &vhost, (PolicyScope::User, item.text("name")), &item.fields, item, open)
 }
 
 /// Keys of mirroring, which RabbitMQ 4 does not have any more: a message is as safe as the journal makes it.
@@ -462,7 +459,15 @@ fn is_mirroring(key: &str) -> bool {
 }
 
 /// Sets a policy, without keys that are not known here.
-fn set_policy(broker: &Arc<Broker>, vhost: &Vhost, scope: PolicyScope, name: &str, fields: &Map<String, Value>) -> Result<Came, String> {
+fn set_policy(
+    broker: &Arc<Broker>,
+    vhost: &Arc<Vhost>,
+    (scope, name): (PolicyScope, &str),
+    fields: &Map<String, Value>,
+    item: &Item,
+    open: &mut Open,
+) -> Result<Step, String> {
+    let not = |reason: String| Ok(Step::Came(Came::Not(reason)));
     let field = |name: &str| fields.get(name).cloned();
     let mut definition = field("definition").and_then(|value| value.as_object().cloned()).unwrap_or_default();
     let mut missing = Vec::new();
@@ -475,37 +480,34 @@ fn set_policy(broker: &Arc<Broker>, vhost: &Vhost, scope: PolicyScope, name: &st
     });
     let whole = definition.is_empty() && !missing.is_empty();
     if whole {
-        return Ok(Came::Not(missing.join(", ")));
+        return not(missing.join(", "));
     }
-    let before = vhost.policies().get(scope, name).map(|policy| policy.value());
     let mut wish = PolicyWish {
         pattern: field("pattern").unwrap_or_default(),
         definition: Value::Object(definition),
         priority: field("priority"),
         apply_to: field("apply-to"),
     };
-    while let Err(error) = broker.put_policy(vhost, scope, name, &wish) {
-        let text = error.to_string();
+    let planned = loop {
+        let text = match open.changes.put_policy(broker, vhost, scope, name, &wish) {
+            Ok(planned) => break planned,
+            Err(error) => error.to_string(),
+        };
         // What no release of RabbitMQ 4 knows either may stand in definitions of plugins and of older ones.
         let Value::Object(definition) = &mut wish.definition else { return Err(text) };
         let unknown: Vec<String> = definition.keys().filter(|key| text.contains(&format!("<<\"{key}\">>")) && text.contains("not recognised")).cloned().collect();
         if unknown.is_empty() {
-            return Ok(Came::Not(text.trim().replace("\n\n", ": ")));
+            return not(text.trim().replace("\n\n", ": "));
         }
         for key in unknown {
             definition.remove(&key);
             missing.push(format!("{key} is not known here"));
         }
         if definition.is_empty() {
-            return Ok(Came::Not(missing.join(", ")));
+            return not(missing.join(", "));
         }
-    }
-    let changed = before != vhost.policies().get(scope, name).map(|policy| policy.value());
-    Ok(match (changed, missing.is_empty()) {
-        (_, false) => Came::Partly(changed, missing),
-        (true, true) => Came::Changed,
-        (false, true) => Came::Same,
-    })
+    };
+    Ok(open.planned(item, planned, |changed| came_without(changed, missing)))
 }
 
 #[cfg(test)]

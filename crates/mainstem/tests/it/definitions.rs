@@ -1,0 +1,116 @@
+//! Definitions over a running broker: of what kind the things are, they are written together, all of each or none of it, and what cannot be is named.
+
+use serde_json::{Value, json};
+
+use crate::administration::{Answer, ask};
+use crate::process::Process;
+use crate::rights::{ask_as, make};
+
+const MANY: usize = 1_500;
+
+/// Chunks that the journals have written.
+fn chunks(process: &Process) -> u64 {
+    let page = process.ask_admin("/metrics").expect("a page");
+    let lines = page.lines().filter(|line| line.starts_with("mainstem_journal_write_duration_seconds_count"));
+    lines.map(|line| line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok()).expect("a number") as u64).sum()
+}
+
+/// Users, and what else there are many of.
+fn document() -> Value {
+    let all = |one: &dyn Fn(usize) -> Value| (0..MANY).map(one).collect::<Vec<_>>();
+    json!({
+        "users": all(&|number| json!({"name": format!("u{number}"), "password_hash": "", "tags": ["management"], "limits": {"max-connections": 3}})),
+        "vhosts": [{"name": "/"}, {"name": "shop", "limits": {"max-queues": 7}, "metadata": {"description": "goods"}}],
+        "permissions": all(&|number| json!({"user": format!("u{number}"), "vhost": "shop", "configure": "", "write": format!("^q{number}$"), "read": ""})),
+        "topic_permissions": all(&|number| json!({"user": format!("u{number}"), "vhost": "shop", "exchange": "amq.topic", "write": "^a", "read": ""})),
+        "global_parameters": all(&|number| json!({"name": format!("p{number}"), "value": number})),
+        "policies": (0..200).map(|number| json!({"name": format!("p{number}"), "vhost": "shop", "pattern": format!("^q{number}$"), "definition": {"max-length": number + 1}})).collect::<Vec<_>>(),
+        "queues": (0..200).map(|number| json!({"name": format!("q{number}"), "vhost": "shop", "durable": true, "auto_delete": false, "arguments": {}})).collect::<Vec<_>>(),
+    })
+}
+
+fn post(process: &Process, document: &Value) -> Answer {
+    ask_as(process, "root", "POST", "/api/definitions", document)
+}
+
+fn administered(flags: &[&str]) -> (tempfile::TempDir, Process) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(&folder.path().join("data"), flags);
+    let first = ask(&process, "PUT", "/v1/users/root", &[], &json!({"password": "root", "tags": ["administrator"]}).to_string());
+    assert_eq!(first.status, 201, "{}", first.body);
+    (folder, process)
+}
+
+fn check(process: &Process) {
+    let get = |path: &str| make(process, "GET", path, &Value::Null).body;
+    assert_eq!(get("/api/users").as_array().map(Vec::len), Some(MANY + 1));
+    let permission = get("/api/permissions/shop/u77");
+    assert_eq!((&permission["write"], &permission["configure"]), (&json!("^q77$"), &json!("")));
+    assert_eq!(get("/api/topic-permissions/shop/u77")[0]["write"], "^a");
+    assert_eq!(get("/api/user-limits/u77")[0]["value"]["max-connections"], 3);
+    assert_eq!(get("/api/vhost-limits/shop")[0]["value"]["max-queues"], 7);
+    assert_eq!(get("/api/global-parameters/p77")["value"], 77);
+    assert_eq!(get("/api/policies/shop/p77")["definition"]["max-length"], 78);
+}
+
+#[test]
+fn things_of_a_kind_are_written_together() {
+    let (_folder, process) = administered(&["--set", "mainstem.password.iterations=1000"]);
+    // The limit of queues comes with the virtual host: all but seven of them are refused.
+    let before = chunks(&process);
+    let done = post(&process, &document());
+    assert_eq!(done.status, 200, "{}", done.body);
+    let refused = done.body["not_supported"].as_array().expect("a list");
+    assert!(refused.len() == 193 && refused.iter().all(|one| one["kind"] == "queue"), "{}", done.body);
+    let written = chunks(&process) - before;
+    assert!(written < 600, "{written} chunks for {} things", 4 * MANY);
+    check(&process);
+    assert_eq!(make(&process, "GET", "/api/queues/shop/q3", &Value::Null).body["policy"], "p3");
+    let again = post(&process, &document());
+    assert_eq!((again.status, &again.body["changed"]), (200, &json!(0)), "the second time nothing changes");
+}
+
+#[test]
+fn a_file_at_the_start_is_taken_over_the_same_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("definitions.json");
+    let mut all = document();
+    let hash = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR";
+    all["users"].as_array_mut().expect("a list").push(json!({"name": "root", "password_hash": hash, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "administrator"}));
+    std::fs::write(&file, all.to_string()).expect("written");
+    let flags = ["--definitions", file.to_str().expect("a path"), "--set", "mainstem.password.iterations=1000"];
+    let process = Process::start(&folder.path().join("data"), &flags);
+    let written = chunks(&process);
+    assert!(written < 600, "{written} chunks for {} things", 4 * MANY);
+    // RabbitMQ's documentation has this hash as that of `test12`.
+    let login = ("authorization", "Basic cm9vdDp0ZXN0MTI=");
+    let user = ask(&process, "GET", "/api/permissions/shop/u77", &[login], "");
+    assert_eq!((user.status, &user.body["write"]), (200, &json!("^q77$")), "{}", user.body);
+}
+
+#[test]
+fn what_cannot_be_is_named_and_nothing_of_it_is_done() {
+    let (_folder, process) = administered(&[]);
+    let get = |path: &str| ask_as(&process, "root", "GET", path, &Value::Null);
+    let limits = json!({"vhosts": [{"name": "first"}, {"name": "shop", "limits": {"max-queues": "many"}}, {"name": "last"}]});
+    let refused = post(&process, &limits);
+    assert_eq!(refused.status, 400);
+    assert!(refused.body["reason"].as_str().is_some_and(|reason| reason.contains("vhost \"shop\"")), "{}", refused.body);
+    let statuses = ["first", "shop", "last"].map(|name| get(&format!("/api/vhosts/{name}")).status);
+    assert_eq!(statuses, [200, 404, 404], "what was before it is done, of it nothing");
+    // A user who is there twice is what is said last.
+    let twice = json!({"users": [
+        {"name": "bob", "password_hash": "", "tags": ["management"]},
+        {"name": "eve", "password_hash": "", "tags": []},
+        {"name": "bob", "password_hash": "", "tags": ["monitoring"]},
+    ]});
+    assert_eq!(post(&process, &twice).status, 204);
+    assert_eq!(get("/api/users/bob").body["tags"], json!(["monitoring"]));
+    let nobody = json!({"permissions": [
+        {"user": "bob", "vhost": "/", "configure": "", "write": "", "read": ".*"},
+        {"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ".*"},
+    ]});
+    let refused = post(&process, &nobody);
+    assert!(refused.status == 400 && refused.body["reason"].as_str().is_some_and(|reason| reason.contains("permission \"nobody of /\"")), "{}", refused.body);
+    assert_eq!((get("/api/permissions/%2F/bob").status, get("/api/permissions/%2F/nobody").status), (200, 404));
+}
