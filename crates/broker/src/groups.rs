@@ -12,7 +12,7 @@ use std::time::Duration;
 use delivery::{
     Answer, Assignor, Client, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
     GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration,
-    ShareGroupSummary, ShareHeartbeat, Sight, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, SyncRequest,
+    ShareGroupSummary, ShareHeartbeat, Sight, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, StreamsTopology, SyncRequest,
 };
 use hashbrown::{HashMap, HashSet};
 use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
@@ -269,6 +269,11 @@ impl Groups {
     /// One share group.
     pub fn describe_share(&self, name: &str) -> Option<ShareGroupSummary> {
         self.state.lock().coordinator.describe_share(name)
+    }
+
+    /// The topology of a streams group, once it has one.
+    pub fn streams_topology(&self, name: &str) -> Option<Arc<StreamsTopology>> {
+        self.state.lock().coordinator.streams_topology(name)
     }
 
     /// One streams group.

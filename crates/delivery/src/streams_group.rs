@@ -16,7 +16,7 @@ use crate::coordinator::CoordinatorSettings;
 use crate::group::Effect;
 use crate::reconcile::MemberState;
 use crate::streams_assignor::{TaskSets, Tasks, Work, Worker, sticky};
-use crate::streams_reconcile::StreamsStep;
+use crate::streams_reconcile::{StreamsStep, check_owned};
 use crate::streams_topology::{Configured, ConfiguredTopic, ConfiguredSubtopology, StreamsStatus, StreamsStatusKind, StreamsTopology};
 use crate::timers::{MemberTimers, Timers};
 use crate::topology::{StableHash, Topics, topics_hash};
@@ -171,6 +171,8 @@ pub struct StreamsHeartbeat {
     pub host: String,
     /// Who is at the other end of its connection; empty: somebody without a login.
     pub user: String,
+    /// Topics that the topology, of the request or else of the group, has from others and that are not there for whoever asks.
+    pub hidden: BTreeSet<String>,
 }
 
 /// Partitions that can be asked for at an endpoint.
@@ -263,6 +265,9 @@ pub struct StreamsGroup {
     /// Who keeps the state of what.
     keepers: BTreeMap<String, HashMap<u32, BTreeSet<String>>>,
     timers: MemberTimers,
+    /// Members for whom topics of the topology are not there: they have no tasks, and are told what they would be told if there were none. Each says so
+    /// with its heartbeats.
+    blind: BTreeSet<String>,
     /// No target is computed before this.
     delayed_until: Option<u64>,
     /// State of the topics that was looked at last.
@@ -308,6 +313,7 @@ impl StreamsGroup {
             runners: BTreeMap::new(),
             keepers: BTreeMap::new(),
             timers: MemberTimers::default(),
+            blind: BTreeSet::new(),
             delayed_until: None,
             seen: None,
             endpoint_epoch: 0,
@@ -319,7 +325,7 @@ impl StreamsGroup {
     pub(crate) fn state(&self) -> &'static str {
         if self.members.is_empty() {
             "Empty"
-        } else if self.topology.as_ref().is_none_or(|topology| topology.epoch != self.validated_epoch) {
+        } else if self.is_blind() || self.topology.as_ref().is_none_or(|topology| topology.epoch != self.validated_epoch) {
             "NotReady"
         } else if self.epoch > self.assignment_epoch {
             "Assigning"
@@ -328,6 +334,11 @@ impl StreamsGroup {
         } else {
             "Reconciling"
         }
+    }
+
+    /// Has it members, and for none of them all the topics that it reads?
+    pub(crate) fn is_blind(&self) -> bool {
+        !self.members.is_empty() && self.members.keys().all(|id| self.blind.contains(id))
     }
 
     /// The topology with what was decided, if tasks can be given out.
@@ -470,7 +481,8 @@ impl StreamsGroup {
             None => return Err(GroupError::UnknownMember.into()),
         };
         let looked = self.look(request, around.topics)?;
-        if let (Some(subtopologies), Some(owned)) = (looked.configured.ready(), &request.owned) {
+        let blind = !request.hidden.is_empty();
+        if let (Some(subtopologies), Some(owned)) = (looked.configured.ready().filter(|_| !blind), &request.owned) {
             check_owned(owned, subtopologies)?;
         }
         let mut updated = before.clone();
@@ -483,7 +495,9 @@ impl StreamsGroup {
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
         updated.user = Some(request.user.clone());
-        let changed = known != Some(&updated);
+        // After a start of the broker nobody is known to be blind; who has nothing then is as he was.
+        let has_work = before.assigned != HeldTasks::default() || self.targets.get(id).is_some_and(|target| *target != TaskSets::default());
+        let changed = known != Some(&updated) || self.blind.contains(id) != blind && (has_work || !blind);
         let mut status = Vec::new();
         if updated.topology_epoch < looked.topology.epoch {
             let detail = format!(
@@ -497,6 +511,12 @@ impl StreamsGroup {
             self.delayed_until = Some(around.now + around.config.initial_delay);
         }
         self.put(updated);
+        if blind {
+            self.blind.insert(id.clone());
+            self.targets.insert(id.clone(), TaskSets::default());
+        } else {
+            self.blind.remove(id);
+        }
         let group_changed = self.take_over(looked, changed, around, out);
         let member = self.lead(before.clone(), changed, group_changed, request.owned.as_ref(), around, &mut status, out);
         if request.shutdown && self.shutdown.is_none() {
@@ -577,9 +597,10 @@ impl StreamsGroup {
                     process: member.process.clone(),
                     before: self.targets.get(&member.id).cloned().unwrap_or_default(),
                 };
-                let workers: Vec<Worker> = self.members.values().map(worker).collect();
+                let workers: Vec<Worker> = self.members.values().filter(|member| !self.blind.contains(&member.id)).map(worker).collect();
                 let targets = sticky(&workers, &work, self.standbys.unwrap_or_default());
-                workers.into_iter().map(|worker| worker.id).zip(targets).collect()
+                let without = self.blind.iter().map(|id| (id.clone(), TaskSets::default()));
+                workers.into_iter().map(|worker| worker.id).zip(targets).chain(without).collect()
             }
         };
         let changed = targets.iter().filter(|(id, target)| self.targets.get(*id) != Some(*target)).map(|(id, _)| id.clone()).collect();
@@ -630,9 +651,12 @@ impl StreamsGroup {
         if tasks.is_some() && member.endpoint.is_some() {
             self.endpoint_epoch = self.endpoint_epoch.wrapping_add(1);
         }
-        let endpoints = (self.endpoint_epoch != request.endpoint_epoch).then(|| self.endpoints(around.topics));
+        let blind = !request.hidden.is_empty();
+        let endpoints = (self.endpoint_epoch != request.endpoint_epoch).then(|| self.endpoints(around.topics, blind));
         let mut missing = BTreeMap::new();
-        if let Some(configured) = &self.configured {
+        if blind {
+            status.extend(self.topology.as_ref().map(|topology| topology.without(&request.hidden, around.topics)));
+        } else if let Some(configured) = &self.configured {
             status.extend(configured.trouble.clone());
             missing.clone_from(&configured.missing);
         }
@@ -652,10 +676,11 @@ impl StreamsGroup {
         }
     }
 
-    /// Who can be asked for what.
-    fn endpoints(&self, topics: &dyn Topics) -> Vec<EndpointPartitions> {
+    /// Who can be asked for what; `blind`: whoever asks does not know what the topics have.
+    fn endpoints(&self, topics: &dyn Topics, blind: bool) -> Vec<EndpointPartitions> {
         let nothing = BTreeMap::new();
-        let subtopologies = self.configured.as_ref().and_then(|configured| configured.subtopologies.as_ref()).unwrap_or(&nothing);
+        let configured = self.configured.as_ref().filter(|_| !blind);
+        let subtopologies = configured.and_then(|configured| configured.subtopologies.as_ref()).unwrap_or(&nothing);
         let partitions = |tasks: &Tasks| -> Vec<(String, Vec<u32>)> {
             let mut found = Vec::new();
             for (id, set) in tasks {
@@ -694,6 +719,7 @@ impl StreamsGroup {
             if self.members.remove(id).is_some() {
                 self.timers.remove(id);
                 self.targets.remove(id);
+                self.blind.remove(id);
                 out.push(Effect::Persist(self.member_key(id), None));
                 any = true;
             }
@@ -751,20 +777,6 @@ impl StreamsMember {
             _ => Err(GroupError::StaleEpoch),
         }
     }
-}
-
-/// Are there such tasks?
-fn check_owned(owned: &TaskSets, subtopologies: &BTreeMap<String, ConfiguredSubtopology>) -> Result<(), StreamsError> {
-    for (id, partitions) in owned.active.iter().chain(&owned.standby) {
-        let Some(one) = subtopologies.get(id) else {
-            return Err(StreamsError::InvalidRequest(format!("Subtopology {id} does not exist in the topology.")));
-        };
-        if let Some(partition) = partitions.iter().find(|partition| **partition >= one.tasks) {
-            let detail = format!("Task {partition} for subtopology {id} is invalid. Number of tasks for this subtopology: {}", one.tasks);
-            return Err(StreamsError::InvalidRequest(detail));
-        }
-    }
-    Ok(())
 }
 
 /// Stands for the target of one member.

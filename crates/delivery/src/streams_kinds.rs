@@ -1,6 +1,7 @@
 //! What the coordinator does with its streams groups.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::coordinator::GroupCoordinator;
 use crate::group::{Effect, GroupState};
@@ -31,6 +32,8 @@ pub struct StreamsGroupSummary {
     pub assignment_epoch: i32,
     /// What the application is made of.
     pub topology: Option<StreamsGroupTopology>,
+    /// For none of its members all the topics are there that it reads: nothing that was decided by them is told.
+    pub blind: bool,
     /// In order of their ids, each with its target.
     pub members: Vec<(StreamsMember, TaskSets)>,
 }
@@ -114,6 +117,12 @@ impl<W: Copy> GroupCoordinator<W> {
         group.end_delay(&around, out);
     }
 
+    /// The topology of a streams group, once it has one.
+    pub fn streams_topology(&self, name: &str) -> Option<Arc<StreamsTopology>> {
+        let Kind::Streams(group) = self.groups.get(name)? else { return None };
+        group.topology.clone()
+    }
+
     /// A streams group as it stands.
     pub fn describe_streams(&self, name: &str) -> Option<StreamsGroupSummary> {
         let Kind::Streams(group) = self.groups.get(name)? else { return None };
@@ -124,8 +133,9 @@ impl<W: Copy> GroupCoordinator<W> {
             assignment_epoch: group.assignment_epoch,
             topology: group.topology.as_ref().map(|topology| StreamsGroupTopology {
                 epoch: topology.epoch,
-                subtopologies: group.ready().cloned().unwrap_or_else(|| undecided(topology)),
+                subtopologies: group.ready().filter(|_| !group.is_blind()).cloned().unwrap_or_else(|| undecided(topology)),
             }),
+            blind: group.is_blind(),
             members: group.members.values().map(|member| (member.clone(), target(&member.id))).collect(),
         })
     }

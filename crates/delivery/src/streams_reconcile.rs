@@ -2,9 +2,12 @@
 //! when it has said so does it get what nobody else has: a task runs in one place, and a process has one thing of a task, its run
 //! or its state.
 
+use std::collections::BTreeMap;
+
 use crate::reconcile::MemberState;
 use crate::streams_assignor::{TaskSets, Tasks};
-use crate::streams_group::{HeldTasks, StreamsMember};
+use crate::streams_group::{HeldTasks, StreamsError, StreamsMember};
+use crate::streams_topology::ConfiguredSubtopology;
 
 /// What a step of a member depends on.
 pub(crate) struct StreamsStep<'a> {
@@ -90,4 +93,18 @@ impl StreamsStep<'_> {
         next.state = if waits { MemberState::Unreleased } else { MemberState::Stable };
         next
     }
+}
+
+/// Are there such tasks?
+pub(crate) fn check_owned(owned: &TaskSets, subtopologies: &BTreeMap<String, ConfiguredSubtopology>) -> Result<(), StreamsError> {
+    for (id, partitions) in owned.active.iter().chain(&owned.standby) {
+        let Some(one) = subtopologies.get(id) else {
+            return Err(StreamsError::InvalidRequest(format!("Subtopology {id} does not exist in the topology.")));
+        };
+        if let Some(partition) = partitions.iter().find(|partition| **partition >= one.tasks) {
+            let detail = format!("Task {partition} for subtopology {id} is invalid. Number of tasks for this subtopology: {}", one.tasks);
+            return Err(StreamsError::InvalidRequest(detail));
+        }
+    }
+    Ok(())
 }

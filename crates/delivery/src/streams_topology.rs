@@ -200,6 +200,11 @@ fn partitioned(detail: String) -> Trouble {
     Trouble::Status(StreamsStatus { kind: StreamsStatusKind::IncorrectlyPartitionedTopics, detail })
 }
 
+fn missing_sources(absent: &[&String]) -> StreamsStatus {
+    let detail = format!("Source topics {} are missing.", summary(absent.iter().copied()));
+    StreamsStatus { kind: StreamsStatusKind::MissingSourceTopics, detail }
+}
+
 /// Some of the names.
 fn summary<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
     let more = names.len().saturating_sub(NAMED_MAX);
@@ -236,6 +241,17 @@ impl Counts<'_> {
 }
 
 impl StreamsTopology {
+    /// Topics of others that it reads, each once.
+    pub fn sources(&self) -> BTreeSet<&String> {
+        self.subtopologies.values().flat_map(|one| &one.sources).collect()
+    }
+
+    /// What is told somebody for whom these are not there.
+    pub(crate) fn without(&self, hidden: &BTreeSet<String>, topics: &dyn Topics) -> StreamsStatus {
+        let absent: Vec<&String> = self.sources().into_iter().filter(|topic| hidden.contains(*topic) || topics.find(topic).is_none()).collect();
+        missing_sources(&absent)
+    }
+
     /// Decides about internal topics.
     ///
     /// # Errors
@@ -249,11 +265,9 @@ impl StreamsTopology {
     }
 
     fn try_configure(&self, topics: &dyn Topics) -> Result<Configured, Trouble> {
-        let sources: BTreeSet<&String> = self.subtopologies.values().flat_map(|one| &one.sources).collect();
-        let absent: Vec<&String> = sources.into_iter().filter(|topic| topics.find(topic).is_none()).collect();
+        let absent: Vec<&String> = self.sources().into_iter().filter(|topic| topics.find(topic).is_none()).collect();
         if !absent.is_empty() {
-            let detail = format!("Source topics {} are missing.", summary(absent.into_iter()));
-            return Err(Trouble::Status(StreamsStatus { kind: StreamsStatusKind::MissingSourceTopics, detail }));
+            return Err(Trouble::Status(missing_sources(&absent)));
         }
         let mut counts = Counts { topics, decided: BTreeMap::new() };
         self.decide_repartition(&mut counts)?;

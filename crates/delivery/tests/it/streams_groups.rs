@@ -237,6 +237,69 @@ impl Works {
     }
 }
 
+/// What a member is told for whom a topic is not there is what it is told where there is none.
+#[test]
+fn a_topic_that_is_hidden_is_missing() {
+    let told = |there: bool, restarts: bool| {
+        let mut works = Works::new();
+        works.creates = false;
+        let hidden: BTreeSet<String> = if there { ["t".to_owned()].into() } else { BTreeSet::new() };
+        if there {
+            ["t", "again", "counted"].iter().for_each(|topic| works.shelf.set(topic, 3));
+        }
+        let with = |beat: StreamsHeartbeat| StreamsHeartbeat { hidden: hidden.clone(), endpoint: Some(("here".to_owned(), 80)), endpoint_epoch: -1, ..beat };
+        let mut answers = vec![works.beat(&with(joining("a", &works.topology))).unwrap()];
+        for round in 0..5 {
+            works.pass(1_000);
+            if restarts && round == 2 {
+                works.restart();
+            }
+            let epoch = answers.last().map_or(0, |answer| answer.epoch);
+            let owned = Some(TaskSets { active: [("0".to_owned(), [7].into())].into(), ..TaskSets::default() });
+            answers.push(works.beat(&with(StreamsHeartbeat { topology: None, owned, epoch, ..joining("a", &works.topology) })).unwrap());
+        }
+        let group = works.describe();
+        (answers, group.state, group.epoch, format!("{:?}", group.topology))
+    };
+    let missing = told(false, false);
+    assert_eq!(kinds(missing.0.last().unwrap()), [StreamsStatusKind::MissingSourceTopics]);
+    assert_eq!(told(true, false), missing);
+    assert_eq!(told(true, true), told(false, true), "the broker has started again");
+}
+
+#[test]
+fn a_member_that_sees_less_has_no_tasks_and_the_others_all() {
+    let mut works = Works::new();
+    works.shelf.set("t", 3);
+    works.enter("a", "one");
+    works.settle();
+    let blind = |beat| StreamsHeartbeat { hidden: ["t".to_owned()].into(), ..beat };
+    let told = works.beat(&blind(joining("b", &works.topology))).unwrap();
+    assert_eq!(told.tasks, Some(TaskSets::default()));
+    for _ in 0..20 {
+        works.speak("a", false);
+        works.check();
+        works.pass(200);
+    }
+    works.check_whole(3, 0);
+    let beat = |works: &Works, hidden: bool| {
+        let epoch = works.describe().members.iter().find(|(member, _)| member.id == "b").map_or(0, |(member, _)| member.epoch);
+        let beat = StreamsHeartbeat { topology: None, owned: Some(TaskSets::default()), epoch, ..joining("b", &works.topology) };
+        if hidden { blind(beat) } else { beat }
+    };
+    let still = works.beat(&beat(&works, true)).unwrap();
+    assert!(still.tasks.is_none_or(|tasks| tasks == TaskSets::default()));
+    // It may see it now.
+    let mut has = TaskSets::default();
+    for _ in 0..40 {
+        let beat = StreamsHeartbeat { owned: Some(has.clone()), ..beat(&works, false) };
+        has = works.beat(&beat).unwrap().tasks.unwrap_or(has);
+        works.speak("a", false);
+        works.pass(200);
+    }
+    assert!(!has.active.is_empty(), "{:#?}", works.describe());
+}
+
 #[test]
 fn internal_topics_come_first_and_then_tasks() {
     let mut works = Works::new();

@@ -1,6 +1,6 @@
 //! Members of streams groups (KIP-1071): StreamsGroupHeartbeat, StreamsGroupDescribe.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Reply, check_topic_name};
 use delivery::{
@@ -17,7 +17,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::consumer_groups::{TOPICS_HIDDEN, may_see};
 use super::{NO_ROOM, Outcome, Wait};
-use crate::access::Asking;
+use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
 use crate::body::Body;
 use crate::error_code::of_group;
@@ -166,7 +166,7 @@ fn tasks_of(tasks: &[streams_group_heartbeat::TaskIds]) -> Tasks {
     all
 }
 
-fn beat_of(request: StreamsGroupHeartbeatRequest, context: &Context<'_>) -> Result<StreamsHeartbeat, Refusal> {
+fn beat_of(request: StreamsGroupHeartbeatRequest, hidden: BTreeSet<String>, context: &Context<'_>) -> Result<StreamsHeartbeat, Refusal> {
     check_supported(&request)?;
     check(&request)?;
     let owned = match (&request.active_tasks, &request.standby_tasks) {
@@ -188,7 +188,33 @@ fn beat_of(request: StreamsGroupHeartbeatRequest, context: &Context<'_>) -> Resu
         client_id: context.client_id.to_owned(),
         host: format!("/{}", context.peer.ip().to_canonical()),
         user: context.name().unwrap_or_default().to_owned(),
+        hidden,
     })
+}
+
+/// Queues among the topics that a topology has from others and that are not there for whoever asks.
+fn hidden_sources<'a>(asking: &Asking<'_>, sources: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+    let asking = asking.quietly();
+    sources.filter(|topic| asking.check_topic(AclOperation::Describe, topic) == Err(HIDDEN)).map(str::to_owned).collect()
+}
+
+/// May the caller be a member of the group, and know of the topics that the topology names? A queue that is not there for him he may name as a topic of
+/// others that is not there, and is told that it is missing; for one of the application's own the name is taken.
+///
+/// # Errors
+/// `GroupAuthorizationFailed`, `TopicAuthorizationFailed`.
+fn check_member(asking: &Asking<'_>, request: &StreamsGroupHeartbeatRequest) -> Result<(), ErrorCode> {
+    asking.check_consumers(AclOperation::Read, &request.group_id)?;
+    let denied = |_| ErrorCode::TopicAuthorizationFailed;
+    for one in request.topology.iter().flat_map(|topology| &topology.subtopologies) {
+        one.source_topics.iter().try_for_each(|topic| match asking.check_topic(AclOperation::Describe, topic) {
+            Err(HIDDEN) => Ok(()),
+            leave => leave,
+        })?;
+        let own = one.repartition_source_topics.iter().chain(&one.state_changelog_topics).map(|topic| &topic.name);
+        one.repartition_sink_topics.iter().chain(own).try_for_each(|topic| asking.check_topic(AclOperation::Describe, topic).map_err(denied))?;
+    }
+    Ok(())
 }
 
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -199,23 +225,27 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         let internal = one.repartition_source_topics.iter().chain(&one.state_changelog_topics).map(|topic| &topic.name);
         one.source_topics.iter().chain(&one.repartition_sink_topics).chain(internal)
     });
-    let named: Vec<&Str> = named.collect();
     // The names in a topology are looked at first, as Kafka does, and before it is looked up what they name.
-    if let Some(Err(refusal)) = named.iter().map(|name| self::named(name)).find(Result::is_err) {
+    if let Some(Err(refusal)) = named.map(|name| self::named(name)).find(Result::is_err) {
         return Ok(Outcome::answer(respond(Err(refusal))));
     }
-    let asking = context.asking();
-    // Its tasks are made of the partitions of all of them: a queue that is hidden is refused, and not passed over.
-    let sees = |topic: &&Str| asking.check_topic(AclOperation::Describe, topic).map_err(|_| ErrorCode::TopicAuthorizationFailed);
-    if let Err(code) = asking.check_consumers(AclOperation::Read, &group).and_then(|()| named.iter().try_for_each(sees)) {
+    let (broker, asking) = (&context.gateway.broker, context.asking());
+    if let Err(code) = check_member(&asking, &request) {
         return Ok(Outcome::answer(respond(Err((code, code.name().to_owned())))));
     }
+    let hidden = match &request.topology {
+        _ if !asking.is_limited() => BTreeSet::new(),
+        Some(topology) => hidden_sources(&asking, topology.subtopologies.iter().flat_map(|one| &one.source_topics).map(|topic| &**topic)),
+        // Rights may be others than when it joined, and the broker may have started since.
+        None => broker.groups().streams_topology(&group).map_or_else(BTreeSet::new, |topology| {
+            hidden_sources(&asking, topology.sources().into_iter().map(String::as_str))
+        }),
+    };
     context.spoken.speak(&group);
-    let beat = match beat_of(request, context) {
+    let beat = match beat_of(request, hidden, context) {
         Ok(beat) => beat,
         Err(refusal) => return Ok(Outcome::answer(respond(Err(refusal)))),
     };
-    let broker = &context.gateway.broker;
     Ok(match broker.streams_heartbeat(&group, &beat, context.to) {
         GroupTold::Now(heard) => match outcome(broker, &context.asking(), heard) {
             Some(heard) => Outcome::answer(respond(heard)),
@@ -354,12 +384,17 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
     if let Err(code) = asking.check_group(AclOperation::Describe, &group) {
         return DescribedGroup { error_code: code.code(), group_id: group, ..DescribedGroup::default() };
     }
-    let mut found = describe_one(&context.gateway.broker, group);
+    let (mut found, blind_members) = describe_one(&context.gateway.broker, group);
     let topics = found.topology.iter().flat_map(|topology| topology.subtopologies.iter().flatten()).flat_map(|one| {
         let internal = one.repartition_source_topics.iter().chain(&one.state_changelog_topics).map(|topic| &topic.name);
         one.source_topics.iter().chain(&one.repartition_sink_topics).chain(internal)
     });
-    if asking.is_limited() && !may_see(&asking, topics) {
+    // What its members have named themselves, and is not there for them, is nothing new to them.
+    let is_own = |topic: &Str| {
+        let own = blind_members.as_ref().is_some_and(|users| users.iter().all(|user| user.as_deref() == Some(asking.name.unwrap_or_default())));
+        own && asking.quietly().check_topic(AclOperation::Describe, topic) == Err(HIDDEN)
+    };
+    if asking.is_limited() && !may_see(&asking, topics.filter(|topic| !is_own(topic))) {
         found.error_code = ErrorCode::TopicAuthorizationFailed.code();
         found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
         found.members.clear();
@@ -371,20 +406,22 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
     found
 }
 
-fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
+/// A group; and of one whose members all miss a topic that is there, who they are.
+fn describe_one(broker: &Broker, group: Str) -> (DescribedGroup, Option<Vec<Option<String>>>) {
+    let refused = |group: Str, code: ErrorCode, message: Option<String>| {
+        let error_message = message.map(Into::into);
+        (DescribedGroup { error_code: code.code(), error_message, group_id: group, ..DescribedGroup::default() }, None)
+    };
     if group.is_empty() {
-        return DescribedGroup { error_code: ErrorCode::InvalidGroupId.code(), group_id: group, ..DescribedGroup::default() };
+        return refused(group, ErrorCode::InvalidGroupId, None);
     }
     let Some(found) = broker.groups().describe_streams(&group) else {
         let message = if broker.groups().exists(&group) { "is not a streams group" } else { "not found" };
-        return DescribedGroup {
-            error_code: of_group(GroupError::GroupNotFound).code(),
-            error_message: Some(format!("Group {group} {message}.").into()),
-            group_id: group,
-            ..DescribedGroup::default()
-        };
+        let message = format!("Group {group} {message}.");
+        return refused(group, of_group(GroupError::GroupNotFound), Some(message));
     };
-    DescribedGroup {
+    let blind = found.blind.then(|| found.members.iter().map(|(member, _)| member.user.clone()).collect());
+    let described = DescribedGroup {
         group_state: Str::from_static(found.state),
         group_epoch: found.epoch,
         assignment_epoch: found.assignment_epoch,
@@ -392,7 +429,8 @@ fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
         members: found.members.into_iter().map(|(member, target)| shown_member(member, &target)).collect(),
         group_id: group,
         ..DescribedGroup::default()
-    }
+    };
+    (described, blind)
 }
 
 fn shown_topology(topology: StreamsGroupTopology) -> streams_group_describe::Topology {
