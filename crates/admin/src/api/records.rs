@@ -150,7 +150,7 @@ fn browse(call: &Call<'_>) -> Outcome {
     let mut scans = scans(call, &topic, newest_first)?;
     let shown = move |partition: u32, found: &record::Record| shown::record(partition, found, truncate as usize, share as usize);
     let search = Search { broker: call.broker(), newest_first, conditions: &conditions, limit: limit as usize, shown: &shown, longest };
-    let found = search.run(&mut scans).map_err(unreadable)?;
+    let found = search.run(&mut scans).map_err(|error| unreadable(call, &topic, error))?;
     let unread = found.unread.iter().map(|(partition, offset, reason)| json!({"partition": partition, "offset": offset, "reason": reason}));
     Ok(Answer::of(json!({
         "cursor": cursor_of(&scans, newest_first),
@@ -162,8 +162,15 @@ fn browse(call: &Call<'_>) -> Outcome {
     })))
 }
 
-fn unreadable(error: ReadError) -> Refusal {
+fn gone() -> Refusal {
+    Answer::not_found("the topic was deleted meanwhile")
+}
+
+fn unreadable(call: &Call<'_>, topic: &Topic, error: ReadError) -> Refusal {
     match error {
+        // It goes with its records, the journal's before its name, and nothing has failed.
+        ReadError::Missing { log, .. } if call.broker().journal_of(log).log(log).is_none() => gone(),
+        _ if call.broker().topic_by_id(topic.id).is_none() => gone(),
         ReadError::Gone => Answer::conflict("records were deleted while they were looked for: search again"),
         error => Answer::failed(error),
     }
@@ -209,7 +216,7 @@ fn scans(call: &Call<'_>, topic: &Topic, newest_first: bool) -> Result<Vec<Scan>
         let log = Arc::clone(&logs[partition]);
         let at = match (offset, time) {
             (Some(offset), _) => Some(offset.saturating_add(u64::from(newest_first))),
-            (None, Some(time)) => Some(of_time(call, &log, time)?),
+            (None, Some(time)) => Some(of_time(call, topic, &log, time)?),
             (None, None) => None,
         };
         let (start, end) = (log.start().0, log.last_stable().0);
@@ -220,8 +227,8 @@ fn scans(call: &Call<'_>, topic: &Topic, newest_first: bool) -> Result<Vec<Scan>
 }
 
 /// The first offset from a time on; the end if there is none.
-fn of_time(call: &Call<'_>, log: &Arc<Log>, time: i64) -> Result<u64, Refusal> {
-    let found = call.broker().journal_of(log.id()).find_by_time(log, time).map_err(unreadable)?;
+fn of_time(call: &Call<'_>, topic: &Topic, log: &Arc<Log>, time: i64) -> Result<u64, Refusal> {
+    let found = call.broker().journal_of(log.id()).find_by_time(log, time).map_err(|error| unreadable(call, topic, error))?;
     Ok(found.map_or(log.last_stable(), |(offset, _)| offset).0)
 }
 
@@ -295,14 +302,23 @@ fn refused(error: PublishError) -> Refusal {
         PublishError::Timestamp { .. } => Answer::invalid("timestamp", reason),
         PublishError::Batch(BatchError::TooLarge { .. }) => Answer::invalid("value", reason),
         PublishError::QueueFull => Answer::conflict(reason),
-        PublishError::Append(AppendError::LogDeleted) => Answer::not_found("the topic was deleted meanwhile"),
+        PublishError::Append(AppendError::LogDeleted) => gone(),
         PublishError::Batch(_) | PublishError::Append(_) => Answer::failed(reason),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+
     use super::*;
+
+    #[test]
+    fn a_topic_that_was_deleted_meanwhile_is_not_there() {
+        let status = |error: AppendError| refused(PublishError::Append(error)).status();
+        assert_eq!(status(AppendError::LogDeleted), StatusCode::NOT_FOUND);
+        assert_eq!(status(AppendError::Stopped), StatusCode::INTERNAL_SERVER_ERROR);
+    }
 
     #[test]
     fn a_cursor_says_what_is_left() {

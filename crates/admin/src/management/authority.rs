@@ -107,9 +107,9 @@ impl Identity {
         self.has(&["administrator", "monitoring"])
     }
 
-    /// May it see a topic of this name? By any permission, and by entries.
+    /// May it see a topic of this name? By any permission, and by entries. Topics without a name are queues of whatever virtual host.
     pub fn sees_topic(&self, name: &str) -> bool {
-        self.monitors() || {
+        self.monitors() || !name.is_empty() && {
             let (vhost, thing) = self.broker.thing_of_topic(name);
             self.sees_thing(AclResource::Topic, name, &vhost, &thing)
         }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use broker::append::AppendItem;
-use broker::{BindingWish, Caller, Principal, Vhost, VhostWish};
+use broker::append::{AppendError, AppendItem};
+use broker::{BindingWish, Caller, CreateTopic, NewRecord, Principal, PublishError, Vhost, VhostWish};
 use bytes::Bytes;
 use routing::{Argument, Arguments, Declaration, Name, OwnedValue};
 use types::LogId;
@@ -54,6 +54,27 @@ fn open(folder: &Path) -> Node {
 
 fn vhosts(node: &Node) -> Vec<String> {
     node.broker.vhosts().all().iter().map(|vhost| vhost.name().to_owned()).collect()
+}
+
+/// Who has looked a topic up writes to it after it has gone, and another one has come.
+#[test]
+fn a_record_for_a_topic_that_was_deleted_is_refused_as_that() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    let wish = || CreateTopic { name: "t".to_owned(), partitions: 1, replication: 1, overrides: Default::default() };
+    let record = NewRecord { partition: None, timestamp: None, key: None, value: Some(b"v".to_vec()), headers: Vec::new() };
+    let topic = node.broker.create_topics(vec![wish()]).remove(0).expect("created");
+    let queue = node.queue("q", true);
+    let of_queue = Arc::clone(queue.topic());
+    node.broker.delete_topic(&topic).expect("deleted");
+    node.broker.delete_queue(&queue, false, false).expect("deleted");
+    let again = node.broker.create_topics(vec![wish()]).remove(0).expect("created");
+    for gone in [&topic, &of_queue] {
+        let refused = node.broker.publish_record(gone, &record).expect_err("it has gone");
+        assert!(matches!(refused, PublishError::Append(AppendError::LogDeleted)), "{refused}");
+    }
+    assert_eq!(again.logs()[0].end().0, 0, "the other one has nothing of it");
+    node.close();
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -72,6 +73,42 @@ fn every_record_is_found_once_in_both_orders() {
     assert!(pages(&process, "order=oldest&at_time=99999999999999").concat().is_empty());
     assert_eq!(pages(&process, "order=newest&at_time=99999999999999").concat().len(), RECORDS);
     assert_eq!(pages(&process, "order=oldest&at_time=1").concat().len(), RECORDS);
+}
+
+/// Somebody may delete a topic, or a queue, between the look at it and what is done with it: then it is not there, and nothing has failed.
+#[test]
+fn what_is_deleted_meanwhile_is_not_there() {
+    const ROUNDS: usize = 150;
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(folder.path(), &[]);
+    let things = [("t", "/v1/topics", "/v1/topics/t"), ("q", "/v1/queues/%2F/q", "/v1/queues/%2F/q")];
+    for (name, make, thing) in things {
+        let (method, body) = if name == "t" { ("POST", json!({"name": "t"})) } else { ("PUT", json!({})) };
+        let (over, path) = (AtomicBool::new(false), format!("/v1/topics/{name}/records"));
+        let act = |writes: bool| {
+            let mut seen = BTreeSet::new();
+            while !over.load(Ordering::SeqCst) {
+                let answer = if writes { change(&process, "POST", &path, json!({"value": "x"})) } else { ask(&process, "GET", &path, &[], "") };
+                assert_ne!(answer.status, 500, "{} {}", if writes { "POST" } else { "GET" }, answer.body);
+                seen.insert(answer.status);
+            }
+            seen
+        };
+        let act = &act;
+        let seen = std::thread::scope(|scope| {
+            let actors = [true, true, false].map(|writes| scope.spawn(move || act(writes)));
+            for _ in 0..ROUNDS {
+                assert_eq!(change(&process, method, make, body.clone()).status, 201);
+                let gone = ask(&process, "DELETE", thing, &[], "");
+                assert!((200..300).contains(&gone.status), "{}", gone.body);
+            }
+            over.store(true, Ordering::SeqCst);
+            actors.into_iter().flat_map(|actor| actor.join().expect("it ends")).collect::<BTreeSet<u16>>()
+        });
+        // 409: records went while they were looked for.
+        assert!(seen.is_subset(&[200, 201, 404, 409].into()), "{name}: {seen:?}");
+        assert!(seen.contains(&404), "{name}: {seen:?}");
+    }
 }
 
 #[test]
