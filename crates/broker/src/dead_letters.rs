@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use delivery::{Dead, DeadReason, SubscriptionName};
 use journal::{AppendError, AppendItem, ColdWant, Log, ReadError, TailRead};
-use record::{BatchBuilder, BatchError, OpenLimits, Record, UNPACKED_BYTES_MAX, open_records, sliced_batches};
+use record::{BatchBuilder, BatchError, Record, open_records, sliced_batches};
 use types::{Offset, TopicId};
 
 use crate::groups::now;
@@ -217,14 +217,12 @@ impl Broker {
             TailRead::Empty | TailRead::OutOfRange => return Ok((Vec::new(), last + 1)),
         };
         let slices = [bytes::Bytes::from(slices.concat())];
-        let record_max = self.unpacking().record_max();
         let (mut found, mut room) = (Vec::new(), OPENED_BYTES);
         for batch in sliced_batches(&slices)?.iter().filter(|batch| !batch.header.control() && batch.header.next().0 > from) {
             if room == 0 {
                 return Ok((found, batch.header.base().0));
             }
-            let limits = OpenLimits { memory: room, unpacked: UNPACKED_BYTES_MAX, record: record_max };
-            let opened = open_records(&slices, batch, Offset(from), limits, &bytes::Bytes::from, |record| {
+            let opened = open_records(&slices, batch, Offset(from), self.unpacking().limits_of_taken(room), &bytes::Bytes::from, |record| {
                 if record.offset.0 <= last {
                     found.push(record);
                 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hashbrown::HashMap;
 use journal::ReplyTo;
 use parking_lot::{Condvar, Mutex};
+use record::{OpenLimits, UNPACKED_BYTES_MAX};
 
 use crate::jobs::guarded;
 use crate::mailbox::Reply;
@@ -130,6 +131,12 @@ impl Unpacking {
     /// What one record may unpack to that a queue has to give out, in bytes. A queue that comes to a longer one waits.
     pub(crate) fn record_max(&self) -> usize {
         self.record_max.load(Ordering::Relaxed)
+    }
+
+    /// For records that were taken and are not to be lost: a batch may unpack to what no setting has ever gone beyond. `memory`: of those that are opened
+    /// at once.
+    pub(crate) fn limits_of_taken(&self, memory: usize) -> OpenLimits {
+        OpenLimits { memory, unpacked: UNPACKED_BYTES_MAX, record: self.record_max() }
     }
 
     /// What was done.

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use journal::Log;
-use record::{BatchError, OpenLimits, Record, UNPACKED_BYTES_MAX, open_records, sliced_batches, unpacked_bytes};
+use record::{BatchError, OpenLimits, Record, open_records, sliced_batches, unpacked_bytes};
 use types::Offset;
 
 use super::window_memory::WindowMemory;
@@ -138,13 +138,12 @@ impl<'a> Opening<'a> {
 
     fn limits(&self, memory: usize) -> OpenLimits {
         let unpacking = self.broker.unpacking();
-        let (unpacked, record) = match &self.left {
-            Some(left) => ((**left).min(unpacking.bytes_max()), unpacking.bytes_max()),
-            // More than that no setting has ever allowed.
-            None if self.keeps => (UNPACKED_BYTES_MAX, unpacking.record_max()),
-            None => (unpacking.bytes_max(), unpacking.bytes_max()),
-        };
-        OpenLimits { memory, unpacked, record }
+        let usual = OpenLimits { memory, unpacked: unpacking.bytes_max(), record: unpacking.bytes_max() };
+        match &self.left {
+            Some(left) => OpenLimits { unpacked: (**left).min(usual.unpacked), ..usual },
+            None if self.keeps => unpacking.limits_of_taken(memory),
+            None => usual,
+        }
     }
 
     fn note_passed_over(&self, log: &Log, base: u64) {
