@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::confirms::Confirms;
 use crate::content::Content;
+use crate::handlers::UnderWay;
 use crate::reply::Replies;
 use crate::transaction::Transaction;
 use crate::unacked::Unacked;
@@ -52,6 +53,8 @@ pub(crate) struct Channel {
     pub replies: Option<Replies>,
     /// Its next method has waited for dead letters.
     pub has_awaited_letters: bool,
+    /// What its get that found nothing waits for.
+    pub under_way: Option<UnderWay>,
 }
 
 impl Channel {
@@ -72,6 +75,7 @@ impl Channel {
             last_queue: None,
             replies: None,
             has_awaited_letters: false,
+            under_way: None,
         }
     }
 

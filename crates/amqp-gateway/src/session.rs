@@ -35,8 +35,11 @@ use crate::gateway::Gateway;
 use crate::handlers::{self, Handshake, Table};
 use crate::heartbeat::{Due, Heartbeat};
 use crate::reply::{self, Answer};
+use ending::Leaving;
 use pressure::{Pressure, Wait};
 
+/// Whoever is told to go has his publishes confirmed before, unless they take longer.
+const ANSWERS_MAX: Duration = Duration::from_secs(1);
 /// Time for a client to answer connection.close.
 const CLOSE_OK_MAX: Duration = Duration::from_secs(5);
 
@@ -73,7 +76,8 @@ pub struct Session {
     end: Option<CloseReason>,
     /// Why it is being closed.
     reason: String,
-    draining: bool,
+    /// It is to be closed, once what was asked is answered.
+    leaving: Option<Leaving>,
     broken: bool,
 }
 
@@ -94,7 +98,7 @@ impl Session {
             gone: Vec::new(),
             end: None,
             reason: String::new(),
-            draining: false,
+            leaving: None,
             broken: false,
         }
     }
@@ -542,7 +546,7 @@ impl Session {
         }
         self.look_at_pressure();
         self.end_when_agreed();
-        self.try_drain();
+        self.try_leave();
     }
 
     fn done(&mut self, token: u64, outcome: Box<dyn std::any::Any + Send>) {
@@ -620,7 +624,7 @@ impl Session {
     /// The user or the virtual host is deleted, or somebody wants the connection closed.
     fn dismissed(&mut self, dismissed: &Dismissed) {
         if self.phase == Phase::Running {
-            self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, &dismissed.reason));
+            self.leave(dismissed.reason.clone(), Some(self.connection.now + ANSWERS_MAX));
         }
     }
 
@@ -671,6 +675,7 @@ impl Session {
         self.give_way();
         self.look_at_pressure();
         self.look_at_token(now);
+        self.try_leave();
         match self.phase {
             Phase::Protocol { until } | Phase::Handshake { until, .. } if now >= until => self.end = Some(CloseReason::HandshakeTimeout),
             Phase::Closing { until } if now >= until => self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason))),
@@ -703,7 +708,8 @@ impl Session {
         let quota = self.connection.quota.next(self.connection.now);
         let unfinished = self.connection.unfinished.next(self.connection.now);
         let token = self.connection.token_until.filter(|_| self.phase == Phase::Running);
-        [phase, later, pressure, quota, unfinished, token, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
+        let leaving = self.leaving.as_ref().and_then(|leaving| leaving.until);
+        [phase, later, pressure, quota, unfinished, token, leaving, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
     }
 
     /// Has somebody logged in?
@@ -714,6 +720,7 @@ impl Session {
     /// False: do not read from the socket now.
     pub fn wants_read(&self) -> bool {
         self.phase != Phase::Ended
+            && (self.leaving.is_none() || self.phase != Phase::Running)
             && self.connection.waiting.is_none()
             && self.pressure.has_room(&self.connection)
             && !self.connection.out.is_crowded()
@@ -745,7 +752,7 @@ impl Session {
     pub fn is_idle(&self) -> bool {
         let Connection { out, publisher, waiting, to_tell, .. } = &self.connection;
         let waits = waiting.is_some() || self.pressure.awaits_letters();
-        out.is_empty() && publisher.is_idle() && !waits && to_tell.is_empty() && !self.draining
+        out.is_empty() && publisher.is_idle() && !waits && to_tell.is_empty() && self.leaving.is_none()
     }
 
     /// Ends the connection: it met a defect of ours.

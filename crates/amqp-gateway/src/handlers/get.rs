@@ -1,12 +1,14 @@
-//! Class basic, get: one message, now.
+//! Class basic, get: one message, now. Messages that others have published and that are being written are there in a moment: who finds none waits for
+//! those that were under way when he asked. From RabbitMQ, where a queue has them in memory, clients know them to be there.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use amqp_wire::{ReplyCode, basic};
 use broker::{Broker, Cause, Got, Permission, Queue, Resource};
 use delivery::{ConsumerId, QueueKind};
 use smallvec::SmallVec;
+use types::Offset;
 
 use super::queue::count;
 use super::{queue_name, queue_of};
@@ -19,8 +21,30 @@ use crate::message::Stored;
 const AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// Who waits because the queue is far behind looks so often whether the rules have changed.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// Messages that are being written are waited for so long, at most, and looked for so often.
+const WRITTEN_MAX: Duration = Duration::from_millis(500);
+const WRITTEN_AGAIN: Duration = Duration::from_millis(1);
 /// A shorter debt delays nothing: it counts with the next.
 const DELAY_MIN: Duration = Duration::from_millis(1);
+
+/// What was being written of a queue when somebody asked it for a message.
+pub(crate) struct UnderWay {
+    since: Instant,
+    /// Where the logs of the queue end with it.
+    ends: SmallVec<[Offset; 1]>,
+}
+
+impl UnderWay {
+    /// `None`: nothing.
+    fn of(queue: &Arc<Queue>, now: Instant) -> Option<Self> {
+        let is_written = |part: &Arc<Queue>| part.log().end() <= part.log().high_watermark();
+        (!queue.parts().all(is_written)).then(|| Self { since: now, ends: queue.parts().map(|part| part.log().end()).collect() })
+    }
+
+    fn is_written(&self, queue: &Arc<Queue>) -> bool {
+        queue.parts().zip(&self.ends).all(|(part, end)| *end <= part.log().high_watermark())
+    }
+}
 
 /// Asks the partitions of a queue in turn, from another one on each time; most queues have one.
 fn from_parts(broker: &Arc<Broker>, channel: &mut Channel, queue: &Arc<Queue>, no_ack: bool) -> (Arc<Queue>, ConsumerId, Got) {
@@ -67,8 +91,15 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
     if !no_ack && !channel.flow.may_get() {
         return Err(Failure::precondition("unacknowledged messages take as much memory as they may"));
     }
+    let under_way = channel.under_way.take().or_else(|| UnderWay::of(&queue, connection.now));
+    // Asked before the queue is: what is written by then it has.
+    let waits = under_way.filter(|under_way| connection.now.saturating_duration_since(under_way.since) < WRITTEN_MAX && !under_way.is_written(&queue));
     let (queue, holder, got) = from_parts(&broker, channel, &queue, no_ack);
     match got {
+        Got::Empty if waits.is_some() => {
+            channel.under_way = waits;
+            connection.waiting = Some(Waiting::Later(connection.now + WRITTEN_AGAIN, Cause::Disk));
+        }
         Got::Empty => connection.out.method(channel.number, &basic::GetEmpty {}),
         // The frame is looked at again then.
         Got::Later => connection.waiting = Some(Waiting::Later(connection.now + AGAIN_AFTER, Cause::History)),

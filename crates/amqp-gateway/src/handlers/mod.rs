@@ -26,6 +26,7 @@ use crate::error::Failure;
 
 pub(crate) use connection::{FRAME_MAX_BEFORE, Handshake, Step, handle as handshake, logged_in, not_open, start, update_secret};
 pub(crate) use consume::{deliver, gone};
+pub(crate) use get::UnderWay;
 pub(crate) use letters::await_letters;
 pub(crate) use publish::{Table, check_exchange, check_rights, expiration, keys, publish};
 pub(crate) use transactions::finish_commit;

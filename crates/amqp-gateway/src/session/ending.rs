@@ -11,6 +11,12 @@ use crate::channel::Mode;
 use crate::connection::{Connection, Waiting, deletion, deletion_of_declared};
 use crate::error::Failure;
 
+/// Why the broker ends a connection, and when at the latest.
+pub(super) struct Leaving {
+    reason: String,
+    pub until: Option<Instant>,
+}
+
 impl Session {
     /// Where the connection's time goes.
     pub fn waits(&self) -> &Arc<Waits> {
@@ -41,9 +47,14 @@ impl Session {
     /// The node stops: what was asked is answered, then the client is told.
     pub fn drain(&mut self, now: Instant) {
         self.connection.now = now;
-        self.draining = true;
         self.connection.flush_unpaid();
-        self.try_drain();
+        self.leave("broker forced connection closure with reason 'shutdown'".to_owned(), None);
+    }
+
+    /// The broker ends the connection: what was asked is answered, if that takes no longer, then the client is told.
+    pub(super) fn leave(&mut self, reason: String, until: Option<Instant>) {
+        self.leaving.get_or_insert(Leaving { reason, until });
+        self.try_leave();
     }
 
     /// Who came in by a token goes when it expires.
@@ -53,15 +64,11 @@ impl Session {
         }
     }
 
-    pub(super) fn try_drain(&mut self) {
+    pub(super) fn try_leave(&mut self) {
         let ready = (self.connection.publisher.is_idle() || self.is_blocked()) && self.connection.waiting.is_none();
-        if !self.draining || !ready {
-            return;
-        }
-        self.draining = false;
-        if self.phase != Phase::Running {
-            return;
-        }
+        let (now, phase) = (self.connection.now, self.phase);
+        let goes = |leaving: &mut Leaving| ready || phase != Phase::Running || leaving.until.is_some_and(|until| now >= until);
+        let Some(Leaving { reason, .. }) = self.leaving.take_if(goes).filter(|_| phase == Phase::Running) else { return };
         for slot in self.channels.values_mut() {
             if let Slot::Open(channel) = slot
                 && let Mode::Confirm(confirms) = &mut channel.mode
@@ -69,8 +76,7 @@ impl Session {
                 confirms.tell(channel.number, &mut self.connection.out);
             }
         }
-        let text = "broker forced connection closure with reason 'shutdown'";
-        self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, text));
+        self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, reason));
     }
 
     /// The connection is gone: consumers leave, and what goes with the connection goes.
