@@ -170,6 +170,7 @@ impl From<QueueError> for Failure {
             | QueueError::Argument { .. }
             | QueueError::Property { .. } => Self::precondition(error),
             QueueError::NotEmpty { queue, vhost } => Self::precondition(format_args!("queue '{queue}' in vhost '{vhost}' not empty")),
+            QueueError::Condition { .. } => Self::not_implemented(error),
             QueueError::VhostDeleted(_) => Self::connection(ReplyCode::ConnectionForced, error),
             QueueError::Append(error) => error.into(),
         }

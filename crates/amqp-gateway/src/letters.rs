@@ -167,9 +167,11 @@ impl Undertaker for Letters {
         let traits = MessageTraits { ttl: None, ..MessageTraits::of(record) };
         let message = Message { exchange, routing_key, properties, traits, body: &[&stored.body] };
         let headers = MessageHeaders(properties);
-        let letter = Letter { keys: &keys, headers: &headers, passed: &passed(&all), record_bytes: message.record_bytes() };
+        let key = record.key.as_deref();
+        let record_bytes = message.record_bytes() + key.map_or(0, <[u8]>::len);
+        let letter = Letter { keys: &keys, headers: &headers, passed: &passed(&all), record_bytes };
         if let Some(batch) = address.batch_for(&letter) {
-            message.write_dead(dead.failed, now_ms, batch);
+            message.write_dead(dead.failed, key, now_ms, batch);
         }
     }
 

@@ -117,22 +117,23 @@ impl Message<'_> {
 
     /// Adds its record to a batch.
     pub fn write(&self, now_ms: i64, out: &mut BatchWriter) {
-        self.write_with(now_ms, None, out);
+        self.write_with(now_ms, None, None, out);
     }
 
     /// Adds its record, which is to be delayed as this says.
     pub fn write_delayed(&self, now_ms: i64, delay: &[u8], out: &mut BatchWriter) {
-        self.write_with(now_ms, Some((DELAY_HEADER, &[delay])), out);
+        self.write_with(now_ms, None, Some((DELAY_HEADER, &[delay])), out);
     }
 
-    /// Adds its record, which says that its `x-death` was written by this broker, and how many deliveries of it have failed.
-    pub fn write_dead(&self, failed: u16, now_ms: i64, out: &mut BatchWriter) {
+    /// Adds its record, which says that its `x-death` was written by this broker, and how many deliveries of it have failed. `key`: of the record that has
+    /// died, if a client of Kafka has given it one.
+    pub fn write_dead(&self, failed: u16, key: Option<&[u8]>, now_ms: i64, out: &mut BatchWriter) {
         let count = failed.to_be_bytes();
         let value: [&[u8]; 1] = [&count];
-        self.write_with(now_ms, Some((DEAD_HEADER, if failed > 0 { &value } else { &[] })), out);
+        self.write_with(now_ms, key, Some((DEAD_HEADER, if failed > 0 { &value } else { &[] })), out);
     }
 
-    fn write_with(&self, now_ms: i64, mark: Option<HeaderPieces<'_>>, out: &mut BatchWriter) {
+    fn write_with(&self, now_ms: i64, key: Option<&[u8]>, mark: Option<HeaderPieces<'_>>, out: &mut BatchWriter) {
         let mut fields: SmallVec<[(&[u8], Simple<'_>); 8]> = SmallVec::new();
         for (name, value) in self.properties.headers().into_iter().flat_map(TableRef::iter) {
             let name = name.as_bytes();
@@ -156,7 +157,7 @@ impl Message<'_> {
         headers.extend(mark);
         headers.extend(traits.as_ref().map(|traits| (TRAITS_HEADER, std::slice::from_ref(traits))));
         headers.extend(fields.iter().zip(&values).map(|((name, _), value)| (*name, std::slice::from_ref(value))));
-        out.record(now_ms, self.body, &headers);
+        out.record_with_key(now_ms, key, self.body, &headers);
     }
 }
 

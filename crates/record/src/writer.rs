@@ -54,20 +54,27 @@ impl BatchWriter {
 
     /// Adds a record without a key. `timestamp` is in milliseconds since 1970.
     pub fn record<P: AsRef<[u8]>>(&mut self, timestamp: Timestamp, value: &[P], headers: &[HeaderPieces<'_>]) {
+        self.record_with_key(timestamp, None, value, headers);
+    }
+
+    /// The same, maybe with a key.
+    pub fn record_with_key<P: AsRef<[u8]>>(&mut self, timestamp: Timestamp, key: Option<&[u8]>, value: &[P], headers: &[HeaderPieces<'_>]) {
         if self.count == 0 {
             (self.base_timestamp, self.max_timestamp) = (timestamp, timestamp);
         }
         self.max_timestamp = self.max_timestamp.max(timestamp);
         let (since_base, number, value_bytes) = (timestamp - self.base_timestamp, i64::from(self.count), pieces_bytes(value));
         let headers_bytes: usize = headers.iter().map(|(name, value)| field_bytes(name.len()) + field_bytes(pieces_bytes(value))).sum();
-        let bytes = 1 + varint_bytes(since_base) + varint_bytes(number) + 1 + field_bytes(value_bytes) + varint_bytes(headers.len() as i64) + headers_bytes;
+        let key_bytes = key.map_or(1, |key| field_bytes(key.len()));
+        let bytes = 1 + varint_bytes(since_base) + varint_bytes(number) + key_bytes + field_bytes(value_bytes) + varint_bytes(headers.len() as i64) + headers_bytes;
         let out = &mut self.out;
         out.reserve(bytes + varint_bytes(bytes as i64));
         put_varint(out, bytes as i64);
         out.put_u8(0);
         put_varint(out, since_base);
         put_varint(out, number);
-        put_varint(out, -1);
+        put_varint(out, key.map_or(-1, |key| key.len() as i64));
+        out.put_slice(key.unwrap_or_default());
         put_varint(out, value_bytes as i64);
         value.iter().for_each(|piece| out.put_slice(piece.as_ref()));
         put_varint(out, headers.len() as i64);
@@ -113,23 +120,23 @@ mod tests {
     use super::*;
     use crate::{BatchBuilder, BatchError, records, validate_produced};
 
-    /// Timestamp, value and headers of a record.
-    type Case<'a> = (i64, Vec<&'a [u8]>, Vec<HeaderPieces<'a>>);
+    /// Timestamp, key, value and headers of a record.
+    type Case<'a> = (i64, Option<&'a [u8]>, Vec<&'a [u8]>, Vec<HeaderPieces<'a>>);
 
     #[test]
     fn it_writes_what_the_builder_builds() {
         let cases: [Case<'_>; 4] = [
-            (1_700_000_000_000, vec![b"one", b" two"], vec![(b"a", &[b"x", b"yz"]), (b"", &[])]),
-            (1_700_000_000_500, vec![], vec![]),
-            (1_699_999_999_000, vec![&[7; 200]], vec![(b"name", &[&[1; 100]])]),
-            (1_700_000_100_000, vec![&[9; 20_000]], vec![]),
+            (1_700_000_000_000, Some(b"key"), vec![b"one", b" two"], vec![(b"a", &[b"x", b"yz"]), (b"", &[])]),
+            (1_700_000_000_500, None, vec![], vec![]),
+            (1_699_999_999_000, Some(b""), vec![&[7; 200]], vec![(b"name", &[&[1; 100]])]),
+            (1_700_000_100_000, Some(&[5; 300]), vec![&[9; 20_000]], vec![]),
         ];
         let (mut writer, mut builder) = (BatchWriter::with_capacity(10), BatchBuilder::default());
-        for (at, value, headers) in &cases {
-            writer.record(*at, value, headers);
+        for (at, key, value, headers) in &cases {
+            writer.record_with_key(*at, *key, value, headers);
             let joined: Vec<(&[u8], Vec<u8>)> = headers.iter().map(|(name, value)| (*name, value.concat())).collect();
             let headers: Vec<(&[u8], Option<&[u8]>)> = joined.iter().map(|(name, value)| (*name, Some(&value[..]))).collect();
-            builder = builder.record_with_headers(*at, None, Some(&value.concat()), &headers);
+            builder = builder.record_with_headers(*at, *key, Some(&value.concat()), &headers);
         }
         assert_eq!(writer.count(), 4);
         let written = writer.finish();

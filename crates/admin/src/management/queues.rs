@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{Lag, Policy, Queue, QueueDeclaration, QueueError, Via, kind_name};
+use broker::{Broker, Lag, Policy, Queue, QueueDeclaration, QueueError, Via, kind_name};
 use delivery::QueueKind;
 use routing::Name;
 use serde_json::{Map, Value, json};
@@ -43,6 +43,7 @@ pub(crate) fn refused(error: QueueError) -> Refusal {
         QueueError::NotFound { .. } | QueueError::VhostDeleted(_) => Answer::not_found(),
         QueueError::Reserved(_) | QueueError::Denied(_) => Answer::not_authorised("Access refused."),
         QueueError::NotEmpty { queue, vhost } => Answer::bad_request(format!("queue '{queue}' in vhost '{vhost}' not empty")),
+        error @ QueueError::Condition { .. } => Answer::bad_request(format!("540 NOT_IMPLEMENTED - {error}")),
         QueueError::Append(error) => Answer::failed(error),
         other => Answer::bad_request(other.to_string()),
     }
@@ -208,7 +209,12 @@ fn delete(call: &Call<'_>) -> Outcome {
         await_counts(call.broker(), &queue);
     }
     let caller = call.who.caller(Via::Management);
-    call.control(move |broker| broker.delete_queue_for(&caller.principal, &queue, if_unused, if_empty))?.map_err(refused)?;
+    let deleted = call.control(move |broker| {
+        broker.check_queue_deletion(&caller.principal, &queue)?;
+        Broker::check_conditions(&queue, if_unused, if_empty)?;
+        broker.delete_queue(&queue, if_unused, if_empty)
+    })?;
+    deleted.map_err(refused)?;
     Ok(Answer::done())
 }
 

@@ -97,6 +97,10 @@ fn begin(connection: &Connection, queue: &Arc<Queue>, wish: Consuming, arguments
         return super::stream::read(connection, queue, wish, arguments).map(alone);
     }
     super::stream::refuse(queue, arguments)?;
+    // One limit for all consumers of the channel, as of now: RabbitMQ's quorum queues know none.
+    if queue.understood().kind == QueueKind::Quorum && wish.channel.limit() > 0 {
+        return Err(Failure::not_implemented(format_args!("queue '{}' in vhost '{}' does not support global qos", queue.name(), queue.vhost())));
+    }
     let wish = Consuming { priority: priority(queue, arguments)?, ..wish };
     let begun = if queue.is_partitioned() {
         connection.broker().consume_parts(queue, &wish).map(SmallVec::from_vec)

@@ -46,6 +46,37 @@ fn prefetch_limits_what_is_on_its_way() {
     node.stop();
 }
 
+/// In the words of RabbitMQ 4.3.6.
+#[test]
+fn quorum_queues_know_neither_conditions_of_a_deletion_nor_a_limit_of_the_channel() {
+    let mut node = Node::start();
+    let setter = node.open();
+    let kind = argument("x-queue-type", "quorum");
+    let declare = queue::Declare { queue: short("q"), durable: true, arguments: kind.view(), ..queue::Declare::default() };
+    assert!(node.ask(setter, 1, &declare).starts_with("Queue(DeclareOk"));
+    let conditions = "cannot delete queue 'q' in vhost '/'. queue.delete operations with";
+    let delete = |if_unused, if_empty| queue::Delete { queue: short("q"), if_unused, if_empty, ..queue::Delete::default() };
+    for (if_unused, if_empty, told) in [(true, false, "if-unused"), (false, true, "if-empty"), (true, true, "if-unused")] {
+        let client = node.open();
+        node.send(client, 1, &delete(if_unused, if_empty));
+        let expected = format!("NOT_IMPLEMENTED - {conditions} {told} flag set are not supported by quorum queues");
+        assert_eq!(node.connection_error(client), (540, expected));
+    }
+    let client = node.open();
+    assert_eq!(node.ask(client, 1, &basic::Qos { prefetch_count: 1, global: true, ..basic::Qos::default() }), "Basic(QosOk(QosOk))");
+    let consume = basic::Consume { queue: short("q"), consumer_tag: short("c"), ..basic::Consume::default() };
+    node.send(client, 1, &consume);
+    assert_eq!(node.connection_error(client), (540, "NOT_IMPLEMENTED - queue 'q' in vhost '/' does not support global qos".to_owned()));
+    // None is none, and one of each consumer is what they know.
+    let client = node.open();
+    for qos in [basic::Qos { global: true, ..basic::Qos::default() }, basic::Qos { prefetch_count: 1, ..basic::Qos::default() }] {
+        assert_eq!(node.ask(client, 1, &qos), "Basic(QosOk(QosOk))");
+    }
+    assert!(node.ask(client, 1, &consume).starts_with("Basic(ConsumeOk"));
+    assert_eq!(node.ask(client, 1, &delete(false, false)), "Queue(DeleteOk(DeleteOk { message_count: 0 }))");
+    node.stop();
+}
+
 #[test]
 fn what_is_given_back_comes_again() {
     let mut node = Node::start();

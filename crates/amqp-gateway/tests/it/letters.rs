@@ -330,6 +330,42 @@ fn wait_for_count(node: &mut Node, name: &str, count: u64) {
     });
 }
 
+/// Clients of Kafka see a queue's messages as records of its topic.
+#[test]
+fn a_dead_letter_keeps_the_key_of_a_kafka_record() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    let topic = node.broker.topic("jobs").expect("it is a topic");
+    for key in [Some(&b"k"[..]), Some(b""), None] {
+        let record = broker::NewRecord { partition: None, timestamp: None, key: key.map(<[u8]>::to_vec), value: Some(b"v".to_vec()), headers: Vec::new() };
+        node.broker.publish_record(&topic, &record).expect("published");
+        let tag = tag_of(&node.get(client, "jobs", false).method);
+        reject(&mut node, client, tag);
+    }
+    wait_for_count(&mut node, "dead", 3);
+    let (queue, _) = node.subscription("dead");
+    let page = node.broker.browse(queue.log(), types::Offset(0)..types::Offset(3), 1 << 20).expect("readable");
+    let keys: Vec<Option<&[u8]>> = page.records.iter().map(|record| record.key.as_deref()).collect();
+    assert_eq!(keys, [Some(&b"k"[..]), Some(b""), None]);
+    node.stop();
+}
+
+/// Its time to live has no begin.
+#[test]
+fn a_record_without_a_time_stamp_does_not_die_of_its_age() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    declare(&mut node, client, "short", &Table::build(|fields| fields.put(short("x-message-ttl"), 1_000)));
+    let topic = node.broker.topic("short").expect("it is a topic");
+    for (timestamp, value) in [(-1, &b"without"[..]), (1_000, b"of 1970")] {
+        let record = broker::NewRecord { partition: None, timestamp: Some(timestamp), key: None, value: Some(value.to_vec()), headers: Vec::new() };
+        node.broker.publish_record(&topic, &record).expect("published");
+    }
+    assert_eq!(node.get(client, "short", true).body, b"without");
+    assert!(node.get(client, "short", true).method.contains("GetEmpty"), "the other one is over fifty years old");
+    node.stop();
+}
+
 #[test]
 fn letters_that_a_full_queue_refuses_go_to_its_own_dead_letters() {
     let mut node = Node::start();
@@ -351,6 +387,61 @@ fn letters_that_a_full_queue_refuses_go_to_its_own_dead_letters() {
     assert_eq!(bodies(&mut node, "dead"), ["2", "3", "4", ""]);
     assert_eq!(bodies(&mut node, "full"), ["0", "1", "", ""]);
     node.stop();
+}
+
+/// What one connection has published the other one gets, also while the disk has not got it yet.
+#[test]
+fn a_get_waits_for_what_is_being_written() {
+    for written in [true, false] {
+        let (mut node, waits) = slow();
+        let (publisher, getter) = (node.open(), node.open());
+        node.declare(publisher, "q");
+        waits.store(true, Ordering::SeqCst);
+        node.publish(publisher, "", "q", b"x");
+        node.wait_until("it is on its way", |node| node.subscription("q").0.log().end().0 == 1);
+        node.send(getter, 1, &basic::Get { queue: short("q"), no_ack: true });
+        assert!(!node.session(getter).wants_read(), "it waits");
+        if written {
+            waits.store(false, Ordering::SeqCst);
+            assert_eq!(node.next(getter).body, b"x");
+            assert!(node.get(getter, "q", true).method.contains("GetEmpty"), "nothing is under way");
+        } else {
+            assert!(node.next(getter).method.contains("GetEmpty"), "not for ever");
+            waits.store(false, Ordering::SeqCst);
+        }
+        node.stop();
+    }
+}
+
+/// Whoever is told to go learns what became of his publishes, unless that takes too long.
+#[test]
+fn a_connection_that_is_closed_has_its_publishes_confirmed_before() {
+    for slow_for_long in [false, true] {
+        let (mut node, waits) = slow();
+        let (client, other) = (node.open(), node.open());
+        node.declare(client, "q");
+        node.select_confirms(client);
+        waits.store(true, Ordering::SeqCst);
+        // The journal does not rest: what is published next is its own thread's to write.
+        node.publish(other, "", "q", b"x");
+        node.wait_until("it is on its way", |node| node.subscription("q").0.log().end().0 == 1);
+        (0..3).for_each(|_| node.publish(client, "", "q", b"x"));
+        let connected = node.broker.connections().all().remove(0);
+        node.broker.dismiss_connection(&connected, "Closed via management plugin");
+        node.wait_until("it is told", |node| !node.session(client).wants_read());
+        if !slow_for_long {
+            waits.store(false, Ordering::SeqCst);
+            let confirmed = node.next(client).method;
+            assert!(confirmed.contains("Ack { delivery_tag: 3, multiple: true }"), "{confirmed}");
+        }
+        let mut told = node.next(client).method;
+        if told.starts_with("Connection(Blocked") {
+            told = node.next(client).method;
+        }
+        assert!(told.contains("reply_code: 320") && told.contains("CONNECTION_FORCED - Closed via management plugin"), "{told}");
+        waits.store(false, Ordering::SeqCst);
+        node.stop();
+    }
 }
 
 #[test]

@@ -163,6 +163,16 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// A condition that queues of its type are not deleted under.
+    #[error("cannot delete queue '{queue}' in vhost '{vhost}'. queue.delete operations with {condition} flag set are not supported by quorum queues")]
+    Condition {
+        /// `if-unused` or `if-empty`.
+        condition: &'static str,
+        /// Of the queue.
+        queue: Name,
+        /// Where.
+        vhost: String,
+    },
     /// The virtual host is gone, and with it the caller.
     #[error(transparent)]
     VhostDeleted(#[from] VhostDeleted),

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use delivery::QueueKind;
 use journal::{AppendError, AppendItem, AppendResults};
 use routing::{Name, Removal};
 
@@ -157,6 +158,9 @@ impl Broker {
                 Err(QueueError::NotFound { .. }) => return Stage::Done(Box::new(Ok::<_, QueueError>(0u64))),
                 Err(error) => return Stage::Done(Box::new(Err::<u64, _>(error))),
             };
+            if let Err(error) = Self::check_conditions(&queue, if_unused, if_empty) {
+                return Stage::Done(Box::new(Err::<u64, _>(error)));
+            }
             if !pending.is_empty() && queue.may_take_exchanges(broker) {
                 return Stage::Wait(Self::staged_deletion(vhost, name, if_unused, if_empty, caller));
             }
@@ -176,6 +180,18 @@ impl Broker {
         })
     }
 
+    /// Do clients of RabbitMQ's protocols delete queues of this type under such conditions?
+    ///
+    /// # Errors
+    /// `Condition`.
+    pub fn check_conditions(queue: &Queue, if_unused: bool, if_empty: bool) -> Result<(), QueueError> {
+        let asked = [(if_unused, "if-unused"), (if_empty, "if-empty")].into_iter().find(|(asked, _)| *asked);
+        match asked.filter(|_| queue.understood().kind == QueueKind::Quorum) {
+            None => Ok(()),
+            Some((_, condition)) => Err(QueueError::Condition { condition, queue: queue.name.clone(), vhost: queue.vhost.to_string() }),
+        }
+    }
+
     /// May the queue go? Its counts.
     ///
     /// # Errors
@@ -186,7 +202,9 @@ impl Broker {
         let (if_unused, if_empty) = (if_unused && !queue.is_stream(), if_empty && !queue.is_stream());
         let (name, vhost) = (queue.name.clone(), queue.vhost.to_string());
         // In this order, as RabbitMQ.
-        if if_empty && counts.ready > 0 {
+        // What a transaction of Kafka's has written may be a message yet.
+        let is_open = || queue.parts().any(|part| part.log().last_stable() < part.log().high_watermark());
+        if if_empty && (counts.ready > 0 || is_open()) {
             return Err(QueueError::NotEmpty { queue: name, vhost });
         }
         if if_unused && counts.consumers > 0 {

@@ -9,6 +9,8 @@ use broker::{Caller, NOBODY, PasswordWish, Permissions, QueueDeclaration, UserWi
 use kafka_wire::ErrorCode;
 use kafka_wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataResponse};
+use kafka_wire::streams_group_describe::{StreamsGroupDescribeRequest, StreamsGroupDescribeResponse};
+use kafka_wire::streams_group_heartbeat::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Subtopology, Topology};
 use record::{BatchBuilder, Compression};
 use routing::{Argument, Arguments, Name, OwnedValue};
 
@@ -20,6 +22,8 @@ const AUTHORIZER: (&str, &str) = ("authorizer.class.name", "org.apache.kafka.met
 const OPEN: (&str, &str) = ("allow.everyone.if.no.acl.found", "true");
 const METADATA: (i16, i16) = (3, 12);
 const DELETE: (i16, i16) = (20, 6);
+const STREAMS_HEARTBEAT: (i16, i16) = (88, 0);
+const STREAMS_DESCRIBE: (i16, i16) = (89, 0);
 /// Of queue `pay` of virtual host `shop`.
 const QUEUE: &str = "shop~pay";
 const DENIED: i16 = 29;
@@ -231,6 +235,30 @@ fn an_open_transaction_takes_the_room_of_its_records() {
     node.stop();
 }
 
+/// A message that a transaction has written and not committed is in nobody's sight, and goes with nobody's `if-empty`.
+#[test]
+fn a_queue_with_an_open_transaction_is_not_empty() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    let vhost = node.broker().vhosts().get("/").expect("it is always there");
+    let wish = QueueDeclaration { name: Name::new(b"t").expect("a short name"), durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    let queue = node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
+    let (code, producer) = transactions::init_of(&mut node, client, "writer", 60_000);
+    assert_eq!(code, 0);
+    assert_eq!(transactions::produce_of(&mut node, client, "writer", transactions::PRODUCE_V2, 0, transactions::batch(producer, 0)).0, 0);
+    assert_eq!(node.broker().counts(&queue).ready, 0);
+    assert!(matches!(node.broker().delete_queue(&queue, false, true), Err(broker::QueueError::NotEmpty { .. })));
+    assert_eq!(transactions::end_of(&mut node, client, "writer", transactions::END_V2, producer, false).0, 0);
+    let began = Instant::now();
+    while queue.log().last_stable() < queue.log().high_watermark() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it is over");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(node.broker().delete_queue(&queue, false, true).is_ok(), "it was aborted");
+    node.stop();
+}
+
 /// What a queue limited by bytes admits is what it counts afterwards, however a batch is packed.
 #[test]
 fn a_batch_is_admitted_by_what_its_records_weigh() {
@@ -264,5 +292,65 @@ fn a_batch_is_admitted_by_what_its_records_weigh() {
     assert!(batch.len() > 1_500, "{} bytes weigh 700", batch.len());
     assert_eq!([(); 3].map(|()| node.produce(client, "plain", 0, batch.clone()).0), [0, 0, full]);
     assert_eq!(node.broker().counts(&plain).ready, 200);
+    node.stop();
+}
+
+fn streams_beat(node: &mut Node, client: usize, group: &str, topic: &str, epoch: i32) -> StreamsGroupHeartbeatResponse {
+    let joins = epoch == 0;
+    let subtopology = Subtopology { subtopology_id: "0".into(), source_topics: vec![topic.into()], ..Subtopology::default() };
+    let request = StreamsGroupHeartbeatRequest {
+        group_id: group.into(),
+        member_id: "member".into(),
+        member_epoch: epoch,
+        rebalance_timeout_ms: if joins { 30_000 } else { -1 },
+        topology: joins.then(|| Topology { epoch: 1, subtopologies: vec![subtopology], ..Topology::default() }),
+        active_tasks: joins.then(Vec::new),
+        standby_tasks: joins.then(Vec::new),
+        warmup_tasks: joins.then(Vec::new),
+        process_id: joins.then(|| "process".into()),
+        ..StreamsGroupHeartbeatRequest::default()
+    };
+    node.send(client, STREAMS_HEARTBEAT, 1, |writer| request.encode(writer, STREAMS_HEARTBEAT.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    StreamsGroupHeartbeatResponse::decode(&mut flexible(STREAMS_HEARTBEAT, body), STREAMS_HEARTBEAT.1).expect("an answer")
+}
+
+/// What a streams application is told of a queue that is not there for whoever runs it is what it is told of a topic that nobody has.
+#[test]
+fn a_streams_application_misses_a_queue_that_is_hidden() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = start(folder.path(), &[("group.streams.initial.rebalance.delay.ms", "0"), ("group.streams.assignment.interval.ms", "0")]);
+    ["CN=root", "CN=reader", "CN=eve"].iter().for_each(|name| add(&node, name, None));
+    // Those of other virtual hosts have names that no application may use.
+    let (vhost, name) = (node.broker().vhosts().get("/").expect("it is always there"), Name::new(b"till").expect("a short name"));
+    let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
+    node.broker().set_permissions("/", "CN=reader", Permissions::new("", "", "^till$").expect("expressions")).expect("set");
+    let told = |node: &mut Node, name: &str, group: &str, topic: &str| {
+        let client = connect(node, Some(name));
+        let first = streams_beat(node, client, group, topic, 0);
+        let second = streams_beat(node, client, group, topic, first.member_epoch);
+        let request = StreamsGroupDescribeRequest { group_ids: vec![group.into()], ..StreamsGroupDescribeRequest::default() };
+        node.send(client, STREAMS_DESCRIBE, 1, |writer| request.encode(writer, STREAMS_DESCRIBE.1)).expect("taken");
+        let (_, body) = node.answer(client);
+        let described = StreamsGroupDescribeResponse::decode(&mut flexible(STREAMS_DESCRIBE, body), STREAMS_DESCRIBE.1).expect("an answer");
+        let (status, again) = (first.status.unwrap_or_default(), second.status.unwrap_or_default());
+        let status: Vec<(i8, String)> = status.iter().chain(&again).map(|one| (one.status_code, one.status_detail.replace(topic, "TOPIC"))).collect();
+        let tasks = first.active_tasks.iter().chain(&second.active_tasks).flatten().map(|task| task.partitions.len()).sum::<usize>();
+        let state = described.groups[0].group_state.to_string();
+        ((first.error_code, second.error_code, described.groups[0].error_code), (first.member_epoch, second.member_epoch), status, tasks, state)
+    };
+    let missing = told(&mut node, "CN=eve", "one", "nobody-has-it");
+    assert_eq!((missing.0, missing.2[0].0, missing.3), ((0, 0, 0), 1, 0));
+    assert_eq!(told(&mut node, "CN=eve", "two", "till"), missing);
+    let seen = told(&mut node, "CN=reader", "three", "till");
+    assert_eq!((seen.0, seen.3), ((0, 0, 0), 1), "who may read it is given its task");
+    // In the group of somebody else he learns nothing either.
+    let eve = connect(&mut node, Some("CN=eve"));
+    let request = StreamsGroupDescribeRequest { group_ids: vec!["three".into()], ..StreamsGroupDescribeRequest::default() };
+    node.send(eve, STREAMS_DESCRIBE, 1, |writer| request.encode(writer, STREAMS_DESCRIBE.1)).expect("taken");
+    let (_, body) = node.answer(eve);
+    let described = StreamsGroupDescribeResponse::decode(&mut flexible(STREAMS_DESCRIBE, body), STREAMS_DESCRIBE.1).expect("an answer");
+    assert_eq!((described.groups[0].error_code, described.groups[0].topology.is_none()), (DENIED, true));
     node.stop();
 }

@@ -138,13 +138,13 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// When the time of a record that was looked at is over, in ms since 1970.
+    /// When the time of a record that was looked at is over, in ms since 1970. One without a time stamp, as old clients of Kafka send them, has no age.
     pub(super) fn time_of(&mut self, offset: u64) -> Option<u64> {
         let Dispatch { machine, in_use, .. } = &mut *self.own;
         let window = &mut in_use.get_or_insert_default().window;
         let Seen::Record(record) = window.see(offset) else { return None };
         let ttl = MessageTraits::of(record).ttl;
-        machine.rules().due(record.timestamp.max(0) as u64, ttl)
+        machine.rules().due(u64::try_from(record.timestamp).ok()?, ttl)
     }
 
     fn is_out_of_time(&mut self, offset: u64) -> bool {
