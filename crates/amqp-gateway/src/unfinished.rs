@@ -151,11 +151,13 @@ pub(crate) struct Unfinished {
     beyond: Option<Instant>,
     /// Nothing was read of it the last time that it was looked at, by the broker's own decision.
     unread: Option<Instant>,
+    /// It was looked at whether it gives way.
+    looked: Option<Instant>,
 }
 
 impl Unfinished {
     pub fn new(of: &Arc<UnfinishedMemory>) -> Self {
-        Self { of: Arc::clone(of), bytes: 0, settled: 0, shared: None, waits: None, beyond: None, unread: None }
+        Self { of: Arc::clone(of), bytes: 0, settled: 0, shared: None, waits: None, beyond: None, unread: None, looked: None }
     }
 
     pub fn add(&mut self, bytes: usize) {
@@ -167,9 +169,9 @@ impl Unfinished {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// When to look whether [`Self::gives_way`].
+    /// When to look whether [`Self::gives_way`], however much is done meanwhile.
     pub fn next(&self, now: Instant) -> Option<Instant> {
-        (self.bytes > ALWAYS_BYTES).then(|| now + LOOK_AGAIN)
+        (self.bytes > ALWAYS_BYTES).then(|| self.looked.map_or(now, |looked| looked + LOOK_AGAIN))
     }
 
     /// Does somebody else wait for room that is taken here: one of the same holder, or any while the holder has more than it leaves free?
@@ -177,6 +179,11 @@ impl Unfinished {
         let Some((_, shared)) = self.shared.as_ref().filter(|_| self.bytes > ALWAYS_BYTES && self.waits.is_none()) else { return false };
         let free = || self.of.max.load(Ordering::Relaxed).saturating_sub(self.of.used());
         self.of.waiting.load(Ordering::Relaxed) > 0 && (shared.waiting.load(Ordering::Relaxed) > 0 || shared.bytes.load(Ordering::Relaxed) > free())
+    }
+
+    /// It is looked at whether it gives way.
+    pub fn note_look(&mut self, now: Instant) {
+        self.looked = Some(now);
     }
 
     /// The broker itself reads nothing of the connection now.

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use delivery::{Dead, DeadReason, SubscriptionName};
 use journal::{AppendError, AppendItem, ColdWant, Log, ReadError, TailRead};
-use record::{BatchBuilder, BatchError, Record, open_records, sliced_batches};
+use parking_lot::ReentrantMutexGuard;
+use record::{BatchBuilder, BatchError, Compression, Record, open_records, sliced_batches};
 use types::{Offset, TopicId};
 
 use crate::groups::now;
@@ -41,6 +42,10 @@ pub(crate) enum DeadLetterError {
     #[error("the journal does not take them")]
     NotWritten,
 }
+
+/// Held by who copies packed dead records: unpacked they may take a quarter of the memory budget, and their copies as much again, more than
+/// once. Whoever waits for it has read none.
+pub(crate) type Turn<'a> = ReentrantMutexGuard<'a, ()>;
 
 /// Dead records that one piece of work has claimed.
 struct Claim {
@@ -143,8 +148,11 @@ impl Broker {
 
     fn copy_dead(&self, shared: &Arc<SharedSubscription>, copies: &mut Copies<'_>, dead: Dead) -> Result<(), DeadLetterError> {
         let mut from = dead.first.max(shared.log().start().0);
+        let mut turn = None;
         while from <= dead.last {
-            let (records, next) = self.read_records(shared, from, dead.last)?;
+            // With what was read before.
+            drop(turn.take());
+            let (records, next) = self.read_records(shared, from, dead.last, &mut turn)?;
             for record in &records {
                 let item = self.dead_letter(copies, shared.name(), dead, record)?;
                 if copies.bytes >= COPIES_BYTES {
@@ -191,13 +199,30 @@ impl Broker {
     }
 
     /// Records from `from` to `last`, some of them, and the offset after what was looked at. What compaction or retention has
-    /// removed is not there.
-    pub(crate) fn read_records(&self, shared: &SharedSubscription, from: u64, last: u64) -> Result<(Vec<Record>, u64), DeadLetterError> {
-        self.read_log(shared.log(), from, last, READ_BYTES)
+    /// removed is not there. `turn`: what packed records are read under, to be kept as long as they are.
+    pub(crate) fn read_records<'a>(
+        &'a self,
+        shared: &SharedSubscription,
+        from: u64,
+        last: u64,
+        turn: &mut Option<Turn<'a>>,
+    ) -> Result<(Vec<Record>, u64), DeadLetterError> {
+        self.read_some(shared.log(), from, last, READ_BYTES, Some(turn))
     }
 
     /// The same of any log, about `max_bytes` of it. Records share no memory with caches.
     pub(crate) fn read_log(&self, log: &Arc<Log>, from: u64, last: u64, max_bytes: usize) -> Result<(Vec<Record>, u64), DeadLetterError> {
+        self.read_some(log, from, last, max_bytes, None)
+    }
+
+    fn read_some<'a>(
+        &'a self,
+        log: &Arc<Log>,
+        from: u64,
+        last: u64,
+        max_bytes: usize,
+        mut turn: Option<&mut Option<Turn<'a>>>,
+    ) -> Result<(Vec<Record>, u64), DeadLetterError> {
         let until = Offset(last + 1).min(log.high_watermark());
         let start = log.start();
         if from < start.0 && start < until {
@@ -221,6 +246,9 @@ impl Broker {
         for batch in sliced_batches(&slices)?.iter().filter(|batch| !batch.header.control() && batch.header.next().0 > from) {
             if room == 0 {
                 return Ok((found, batch.header.base().0));
+            }
+            if let Some(turn) = turn.as_deref_mut().filter(|_| batch.header.compression() != Some(Compression::None)) {
+                turn.get_or_insert_with(|| self.unpacked_letters.lock());
             }
             let opened = open_records(&slices, batch, Offset(from), self.unpacking().limits_of_taken(room), &bytes::Bytes::from, |record| {
                 if record.offset.0 <= last {

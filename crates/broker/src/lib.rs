@@ -52,7 +52,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use journal::{Append, AppendError, AppendItem, AppendResults, EventSink, JournalEvent};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, ReentrantMutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
@@ -195,6 +195,8 @@ pub struct Broker {
     cold: JobQueue,
     /// Dead letters to be written.
     letters: JobQueue,
+    /// For who copies those that were packed.
+    unpacked_letters: ReentrantMutex<()>,
     /// Passwords to be verified.
     logins: security::Logins,
     /// Batches to be looked into.
@@ -319,6 +321,7 @@ impl Broker {
             controller: JobQueue::default(),
             cold: JobQueue::default(),
             letters: JobQueue::default(),
+            unpacked_letters: ReentrantMutex::default(),
             logins: security::Logins::default(),
             unpacking,
             security,

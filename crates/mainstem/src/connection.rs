@@ -183,6 +183,10 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 let (end, answers) = take_turn(shard, connection, stream, &mut input, now).await;
                 if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
                 turn_ends = answers || input.interrupted;
+                // Who always sends something is looked at, too.
+                if wake_at.is_some_and(|at| at <= now) {
+                    connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), now);
+                }
             }
             Happened::Something => {}
             Happened::Gone => return End::Closed,

@@ -118,9 +118,14 @@ impl FramePool {
         self.taken.load(Ordering::SeqCst)
     }
 
+    /// Is more taken than there is?
+    pub fn is_over(&self) -> bool {
+        self.taken() > self.max_bytes
+    }
+
     /// Does a request wait for memory, or is more taken than there is?
     pub fn is_scarce(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0 || self.taken() > self.max_bytes
+        self.waiting.load(Ordering::Relaxed) > 0 || self.is_over()
     }
 
     /// May an address have so much, once so much is taken?

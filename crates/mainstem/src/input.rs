@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::connection::End;
 use crate::frames::{AddressUse, Frame, Held, POOLED_FROM_BYTES, RoomRequest};
-use crate::pace::Pace;
+use crate::pace::{Pace, Span};
 use crate::protocol::Session;
 use crate::shard::{Connection, Shard};
 use crate::stream::Stream;
@@ -109,8 +109,9 @@ impl Input {
             return Some(Late { arrived, needed: false });
         }
         let Reading::Large(frame) = &mut self.reading else {
-            let slow = holds && pace.end_span(arrived, 0, now).is_some_and(|span| span.is_slow());
-            return (slow && frames.is_scarce()).then_some(Late { arrived, needed: true });
+            // A small one is whole in much less than a span. Each of them is read in any case: beyond the bound there may be too many.
+            let needed = |span: Span| frames.is_over() || span.is_slow() && frames.is_scarce();
+            return (holds && pace.end_span(arrived, 0, now).is_some_and(needed)).then_some(Late { arrived, needed: true });
         };
         let span = pace.end_span(arrived, frame.pace_floor(), now)?;
         if span.is_slow() {

@@ -5,6 +5,7 @@
 //! | `mainstem.frame.timeout.ms` from its first byte to its last | whatever comes, it ends: a time that began anew with each byte would let one byte a second hold memory for ever |
 //! | `mainstem.frame.byte.rate`, on average, apart from the first 30 s | who has stopped sending is not waited for as long as who sends a long request by a slow line |
 //! | 16 KiB a second, over half a second, for requests of which 4 KiB are there or 32 KiB are to come, while others wait for memory | what it holds is what others need |
+//! | half a second for a small one of which 4 KiB are there, while more memory is taken than there is | it is read in any case, and there may be many |
 //! | a twentieth of a large request (without a grant: of what has come) in half a second, one time of two, while it is in the way of others | they wait for all of it |
 
 use std::time::{Duration, Instant};

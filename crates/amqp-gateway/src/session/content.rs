@@ -69,6 +69,7 @@ impl Session {
     /// Where others wait for memory, what was begun here and does not get on gives way.
     pub(super) fn give_way(&mut self) {
         let now = self.connection.now;
+        self.connection.unfinished.note_look(now);
         // While it waits for the outcome of what it asked for beside, what it has begun is no less in the way. The channel that asked for it has its
         // outcome first.
         let asked = match &self.connection.waiting {

@@ -24,7 +24,7 @@ use super::policies::Understood;
 use super::queue::Queue;
 use super::unfinished::{Journals, Marked, Unfinished};
 use crate::Broker;
-use crate::dead_letters::DeadLetterError;
+use crate::dead_letters::{DeadLetterError, Turn};
 use crate::groups::now;
 
 /// Dead letters of one append, about: bytes, and messages.
@@ -179,6 +179,8 @@ struct Sending<'a> {
     /// What was read last, from where and up to before where.
     read: Vec<Record>,
     read_from: u64,
+    /// What packed records are kept under.
+    turn: Option<Turn<'a>>,
     read_to: u64,
     messages: usize,
     /// Of which the append has all copies there are to be: runs, both ends included, and where the copies go.
@@ -227,7 +229,9 @@ impl Sending<'_> {
     /// Takes one record of a run, or what lies before the next one; where to go on.
     fn step(&mut self, dead: &Dead, (from, last): (u64, u64), read_to: u64) -> Result<u64, NotSent> {
         if !(self.read_from..self.read_to).contains(&from) {
-            let (records, next) = self.broker.read_records(&self.queue.shared, from, read_to)?;
+            // What was read before goes first.
+            (self.read, self.turn) = (Vec::new(), None);
+            let (records, next) = self.broker.read_records(&self.queue.shared, from, read_to, &mut self.turn)?;
             (self.read, self.read_from, self.read_to) = (records, from, next.clamp(from + 1, read_to + 1));
         }
         let at = self.read.partition_point(|record| record.offset.0 < from);
@@ -501,7 +505,7 @@ impl Broker {
         let (read, covered, waiting) = (Vec::new(), Vec::new(), Vec::new());
         let undertaker = &**undertaker;
         let unfinished = Vec::new();
-        let mut sending = Sending { broker: self, queue, undertaker, way, read, read_from: 0, read_to: 0, messages: 0, covered, waiting, unfinished };
+        let mut sending = Sending { broker: self, queue, undertaker, way, read, read_from: 0, read_to: 0, turn: None, messages: 0, covered, waiting, unfinished };
         let sent = if sending.finish_earlier() {
             (0..dead.len()).try_for_each(|at| sending.send(&dead, at)).and_then(|()| sending.append())
         } else {
