@@ -333,12 +333,12 @@ fn refusal(error: &AlterError) -> Refusal {
 }
 
 /// Changes resources, each for itself; for each, why it was not changed. What is written of topics is one commit, and so is what is written of
-/// groups, however many there are. `judged`: who asks, and those that may not be changed; `None`: there is no room, of which all are told.
+/// groups, however many there are. `plan` is told of a topic that is not there for who asks. `judged`: who asks, and those that may not be changed; `None`: there is no room, of which all are told.
 fn change_all<R>(
     judged: Option<(&Asking<'_>, Denied)>,
     resources: &[R],
     key: impl Fn(&R) -> (i8, &Str),
-    plan: impl Fn(&Broker, &R) -> Result<Planned, Refusal>,
+    plan: impl Fn(&Broker, &R, Option<&Refusal>) -> Result<Planned, Refusal>,
 ) -> Vec<Option<Refusal>> {
     let Some((asking, denied)) = judged else {
         return resources.iter().map(|_| Some((ErrorCode::RequestTimedOut, "The controller is busy.".to_owned()))).collect();
@@ -350,9 +350,9 @@ fn change_all<R>(
         match denied.get(&(kind, name.clone())) {
             _ if named[&(kind, name)] > 1 => Err(twice()),
             // What is wrong with the request itself comes first, as with a topic that is not there.
-            Some(refusal) if is_absent(refusal) => plan(broker, resource).and(Err(refusal.clone())),
+            Some(refusal) if is_absent(refusal) => plan(broker, resource, Some(refusal)),
             Some(refusal) => Err(refusal.clone()),
-            None => plan(broker, resource),
+            None => plan(broker, resource, None),
         }
     });
     let (mut outcomes, mut topics, mut groups) = (Vec::with_capacity(resources.len()), Vec::new(), Vec::new());
@@ -416,7 +416,7 @@ fn twice() -> Refusal {
     (ErrorCode::InvalidRequest, "Each resource must appear at most once.".to_owned())
 }
 
-fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bool) -> Result<Planned, Refusal> {
+fn alter_one(broker: &Broker, resource: &AlterConfigsResource, absent: Option<&Refusal>, validate_only: bool) -> Result<Planned, Refusal> {
     check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
     let kind = resource.resource_type;
     let mut changes = Vec::new();
@@ -435,7 +435,10 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
     }
     let (table, mut overrides) = match kind {
         RESOURCE_BROKER => return broker_configs::alter(broker, &resource.resource_name, changes, validate_only).map(|()| Planned::Done),
-        RESOURCE_TOPIC => (TOPIC, broker.topic(&resource.resource_name).map(|topic| topic.config().overrides.clone()).unwrap_or_default()),
+        RESOURCE_TOPIC => {
+            let topic = if absent.is_none() { broker.topic(&resource.resource_name) } else { None };
+            (TOPIC, topic.map(|topic| topic.config().overrides.clone()).unwrap_or_default())
+        }
         GROUP => (GROUP_TABLE, broker.group_config(&resource.resource_name).overrides.clone()),
         _ => return plan(broker, kind, &resource.resource_name, BTreeMap::new(), Vec::new(), validate_only),
     };
@@ -443,6 +446,9 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
     for (name, change) in changes {
         let current = |overrides: &Overrides| broker::effective(overrides, &broker.live_settings(), broker.durability(), name).0;
         changed(&mut overrides, table, current, name, change)?;
+    }
+    if let Some(refusal) = absent {
+        return Err(refusal.clone());
     }
     plan(broker, kind, &resource.resource_name, overrides, set, validate_only)
 }
@@ -456,7 +462,7 @@ pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) 
         let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
         let resources = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
         let judged = on.map(|asking| (asking, denied(asking, resources, letters)));
-        let one = |broker: &Broker, resource: &AlterConfigsResource| alter_one(broker, resource, request.validate_only);
+        let one = |broker: &Broker, resource: &AlterConfigsResource, absent: Option<&Refusal>| alter_one(broker, resource, absent, request.validate_only);
         let outcomes = change_all(judged, &request.resources, |resource| (resource.resource_type, &resource.resource_name), one);
         let responses = request.resources.iter().zip(outcomes).map(|(resource, error)| AlterConfigsResourceResponse {
             error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
@@ -477,12 +483,15 @@ pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) 
     }))
 }
 
-fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, validate_only: bool) -> Result<Planned, Refusal> {
+fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, absent: Option<&Refusal>, validate_only: bool) -> Result<Planned, Refusal> {
     check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
     let mut overrides = BTreeMap::new();
     for config in &resource.configs {
         let value = config.value.as_ref().ok_or_else(|| (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name)))?;
         overrides.insert(config.name.to_string(), value.to_string());
+    }
+    if let Some(refusal) = absent {
+        return Err(refusal.clone());
     }
     let set = overrides.keys().cloned().collect();
     plan(broker, resource.resource_type, &resource.resource_name, overrides, set, validate_only)
@@ -497,7 +506,7 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
         let resources = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
         let judged = on.map(|asking| (asking, denied(asking, resources, letters)));
-        let one = |broker: &Broker, resource: &alter_configs::AlterConfigsResource| replace_one(broker, resource, request.validate_only);
+        let one = |broker: &Broker, resource: &alter_configs::AlterConfigsResource, absent: Option<&Refusal>| replace_one(broker, resource, absent, request.validate_only);
         let outcomes = change_all(judged, &request.resources, |resource| (resource.resource_type, &resource.resource_name), one);
         let responses = request.resources.iter().zip(outcomes).map(|(resource, error)| alter_configs::AlterConfigsResourceResponse {
             error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
@@ -521,7 +530,7 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
 /// ListConfigResources: topics, the broker, and groups that have settings of their own.
 pub(crate) fn list_resources(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListConfigResourcesRequest::decode(reader, context.version)?;
-    let broker = &context.gateway.broker;
+    let (broker, asking) = (&context.gateway.broker, context.asking().quietly());
     if let Err(code) = context.asking().check_cluster(AclOperation::DescribeConfigs) {
         return Ok(Outcome::answer(ListConfigResourcesResponse { error_code: code.code(), ..Default::default() }));
     }
@@ -537,7 +546,9 @@ pub(crate) fn list_resources(reader: &mut Reader, context: &mut Context<'_>) -> 
     let node = wanted(RESOURCE_BROKER).then(|| one(broker.node_id().0.to_string(), RESOURCE_BROKER));
     let groups = if wanted(GROUP) { broker.configured_groups() } else { Vec::new() };
     let groups = groups.into_iter().map(|group| one(group, GROUP));
-    let config_resources = topics.iter().map(|topic| one(topic.name.clone(), RESOURCE_TOPIC)).chain(node).chain(groups).collect();
+    // Who may ask for the list sees all but queues that are not there for him.
+    let seen = topics.iter().filter(|topic| asking.check_topic(AclOperation::DescribeConfigs, &topic.name) != Err(HIDDEN));
+    let config_resources = seen.map(|topic| one(topic.name.clone(), RESOURCE_TOPIC)).chain(node).chain(groups).collect();
     Ok(Outcome::answer(ListConfigResourcesResponse { config_resources, ..Default::default() }))
 }
 

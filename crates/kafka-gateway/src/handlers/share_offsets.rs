@@ -42,7 +42,8 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         let topics = match group.topics {
             Some(topics) => {
                 let one = |topic: DescribeShareGroupOffsetsRequestTopic| match may_see(&topic.topic_name) {
-                    Ok(()) => of_topic(broker, &group.group_id, topic),
+                    Ok(()) => of_topic(broker, &group.group_id, broker.topic(&topic.topic_name), topic),
+                    Err(HIDDEN) => of_topic(broker, &group.group_id, None, topic),
                     Err(code) => hidden(topic, code),
                 };
                 topics.into_iter().map(one).collect()
@@ -72,8 +73,12 @@ fn hidden(topic: DescribeShareGroupOffsetsRequestTopic, code: ErrorCode) -> Desc
     DescribeShareGroupOffsetsResponseTopic { topic_name: topic.topic_name, partitions, ..Default::default() }
 }
 
-fn of_topic(broker: &Broker, group: &str, topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic {
-    let known = broker.topic(&topic.topic_name);
+fn of_topic(
+    broker: &Broker,
+    group: &str,
+    known: Option<Arc<broker::Topic>>,
+    topic: DescribeShareGroupOffsetsRequestTopic,
+) -> DescribeShareGroupOffsetsResponseTopic {
     let of = |partition: i32| {
         let found = known.as_ref().zip(index(partition));
         let shared = found.and_then(|(known, index)| broker.subscriptions().get(group, known.id, index.0));

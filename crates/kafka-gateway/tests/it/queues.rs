@@ -8,6 +8,11 @@ use std::time::{Duration, Instant};
 use broker::{Caller, NOBODY, PasswordWish, Permissions, QueueDeclaration, UserWish, VhostWish};
 use kafka_wire::ErrorCode;
 use kafka_wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
+use kafka_wire::describe_share_group_offsets::{
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic, DescribeShareGroupOffsetsResponse,
+};
+use kafka_wire::incremental_alter_configs::{AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+use kafka_wire::list_config_resources::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataResponse};
 use kafka_wire::streams_group_describe::{StreamsGroupDescribeRequest, StreamsGroupDescribeResponse};
 use kafka_wire::streams_group_heartbeat::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Subtopology, Topology};
@@ -22,6 +27,9 @@ const AUTHORIZER: (&str, &str) = ("authorizer.class.name", "org.apache.kafka.met
 const OPEN: (&str, &str) = ("allow.everyone.if.no.acl.found", "true");
 const METADATA: (i16, i16) = (3, 12);
 const DELETE: (i16, i16) = (20, 6);
+const ALTER_CONFIGS: (i16, i16) = (44, 1);
+const LIST_CONFIG_RESOURCES: (i16, i16) = (74, 1);
+const SHARE_OFFSETS: (i16, i16) = (90, 0);
 const STREAMS_HEARTBEAT: (i16, i16) = (88, 0);
 const STREAMS_DESCRIBE: (i16, i16) = (89, 0);
 /// Of queue `pay` of virtual host `shop`.
@@ -352,5 +360,47 @@ fn a_streams_application_misses_a_queue_that_is_hidden() {
     let (_, body) = node.answer(eve);
     let described = StreamsGroupDescribeResponse::decode(&mut flexible(STREAMS_DESCRIBE, body), STREAMS_DESCRIBE.1).expect("an answer");
     assert_eq!((described.groups[0].error_code, described.groups[0].topology.is_none()), (DENIED, true));
+    node.stop();
+}
+
+/// Nor are settings and share groups told of a queue that is not there for who asks.
+#[test]
+fn settings_and_share_offsets_miss_a_queue_that_is_hidden() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = start(folder.path(), &[]);
+    ["CN=root", "CN=eve"].iter().for_each(|name| add(&node, name, None));
+    let (vhost, name) = (node.broker().vhosts().get("/").expect("it is always there"), Name::new(b"till").expect("a short name"));
+    let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
+    let eve = connect(&mut node, Some("CN=eve"));
+    let request = ListConfigResourcesRequest::default();
+    node.send(eve, LIST_CONFIG_RESOURCES, 1, |writer| request.encode(writer, LIST_CONFIG_RESOURCES.1)).expect("taken");
+    let (_, body) = node.answer(eve);
+    let listed = ListConfigResourcesResponse::decode(&mut flexible(LIST_CONFIG_RESOURCES, body), LIST_CONFIG_RESOURCES.1).expect("an answer");
+    let topics: Vec<&str> = listed.config_resources.iter().filter(|one| one.resource_type == 2).map(|one| one.resource_name.as_str()).collect();
+    assert_eq!((listed.error_code, topics), (0, vec!["t"]));
+    let altered = |node: &mut Node, topic: &str| {
+        let config = AlterableConfig { name: "retention.ms".into(), value: Some("5".into()), ..AlterableConfig::default() };
+        let resource = AlterConfigsResource { resource_type: 2, resource_name: topic.into(), configs: vec![config], ..AlterConfigsResource::default() };
+        let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: true, ..IncrementalAlterConfigsRequest::default() };
+        node.send(eve, ALTER_CONFIGS, 1, |writer| request.encode(writer, ALTER_CONFIGS.1)).expect("taken");
+        let (_, body) = node.answer(eve);
+        let response = IncrementalAlterConfigsResponse::decode(&mut flexible(ALTER_CONFIGS, body), ALTER_CONFIGS.1).expect("an answer");
+        (response.responses[0].error_code, response.responses[0].error_message.as_ref().map(ToString::to_string))
+    };
+    assert_eq!(altered(&mut node, "nobody-has-it").0, ABSENT);
+    assert_eq!(altered(&mut node, "till"), altered(&mut node, "nobody-has-it"));
+    node.make_share_group("g", &[]);
+    let offsets = |node: &mut Node, topic: &str| {
+        let topic = DescribeShareGroupOffsetsRequestTopic { topic_name: topic.into(), partitions: vec![0], ..Default::default() };
+        let group = DescribeShareGroupOffsetsRequestGroup { group_id: "g".into(), topics: Some(vec![topic]), ..Default::default() };
+        let request = DescribeShareGroupOffsetsRequest { groups: vec![group], ..Default::default() };
+        node.send(eve, SHARE_OFFSETS, 1, |writer| request.encode(writer, SHARE_OFFSETS.1)).expect("taken");
+        let (_, body) = node.answer(eve);
+        let response = DescribeShareGroupOffsetsResponse::decode(&mut flexible(SHARE_OFFSETS, body), SHARE_OFFSETS.1).expect("an answer");
+        let topic = &response.groups[0].topics[0];
+        (topic.topic_id, topic.partitions[0].error_code, topic.partitions[0].start_offset)
+    };
+    assert_eq!(offsets(&mut node, "till"), offsets(&mut node, "nobody-has-it"));
     node.stop();
 }
