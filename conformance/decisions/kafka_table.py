@@ -118,7 +118,7 @@ def join(kind, version, body):
 
 row("ConsumerGroupHeartbeat", "", "Read group; Describe topic", lambda n, really: (1, {**beat(n, rebalance_timeout_ms=30_000, topic_partitions=[])}), changes="members", alone=True, pools=FRESH, absent="silent")
 row("ShareGroupHeartbeat", "", "Read group; Describe topic", lambda n, really: (1, beat(n)), changes="members", alone=True, pools=FRESH, absent="silent")
-row("StreamsGroupHeartbeat", "", "Read group; Describe topic", lambda n, really: (0, topology(n)), changes="members", alone=True, pools=FRESH, absent="told")
+row("StreamsGroupHeartbeat", "", "Read group; Describe topic", lambda n, really: (0, topology(n)), changes="members", alone=True, pools=FRESH, absent="silent")
 row("ConsumerGroupDescribe", "", "Describe group; Describe topic", lambda n, really: (1, {"group_ids": [n.group]}), changes="members", alone=True, pools=FRESH,
     prepare=join("ConsumerGroupHeartbeat", 1, lambda n: beat(n, rebalance_timeout_ms=30_000, topic_partitions=[])), absent="told")
 row("ShareGroupDescribe", "", "Describe group; Describe topic", lambda n, really: (1, {"group_ids": [n.group]}), changes="members", alone=True, pools=FRESH,
@@ -130,7 +130,7 @@ row("ShareFetch", "", "Read group; Read topic", lambda n, really: (1, {"group_id
 row("ShareAcknowledge", "", "Read group; Read topic", lambda n, really: (1, {"group_id": n.group, "member_id": MEMBER, "share_session_epoch": 1, "topics": [
     {"topic_id": n.id_of(n.topic), "partitions": [{"partition_index": 0, "acknowledgement_batches": [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]}]}]}),
     untried="a session has to be open, which takes the same: conformance/peers/acls.py asks")
-row("DescribeShareGroupOffsets", "", "Describe group; Describe topic", lambda n, really: (0, {"groups": [{"group_id": n.group, "topics": [{"topic_name": n.topic, "partitions": [0]}]}]}))
+row("DescribeShareGroupOffsets", "", "Describe group; Describe topic", lambda n, really: (0, {"groups": [{"group_id": n.group, "topics": [{"topic_name": n.topic, "partitions": [0]}]}]}), absent="silent")
 row("AlterShareGroupOffsets", "", "Read group; Read topic", lambda n, really: (0, shared(n)), changes="groups", alone=True, pools=FRESH, absent="silent")
 row("DeleteShareGroupOffsets", "", "Delete group; Read topic", lambda n, really: (0, {"group_id": n.group, "topics": [{"topic_name": n.topic}]}), changes="groups", alone=True, pools=FRESH,
     prepare=lambda node, n: node.ask_kafka("AlterShareGroupOffsets", 0, shared(n)))
