@@ -38,7 +38,7 @@ use crate::reply::{self, Answer};
 use ending::Leaving;
 use pressure::{Pressure, Wait};
 
-/// Whoever is told to go has his publishes confirmed before, unless they take longer.
+/// Who is told to go has his publishes confirmed before, unless they take longer.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
 /// Time for a client to answer connection.close.
 const CLOSE_OK_MAX: Duration = Duration::from_secs(5);

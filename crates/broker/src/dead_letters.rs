@@ -44,7 +44,7 @@ pub(crate) enum DeadLetterError {
 }
 
 /// Held by who copies packed dead records: unpacked they may take a quarter of the memory budget, and their copies as much again, more than
-/// once. Whoever waits for it has read none.
+/// once. Who waits for it has read none.
 pub(crate) type Turn<'a> = ReentrantMutexGuard<'a, ()>;
 
 /// Dead records that one piece of work has claimed.

@@ -171,7 +171,7 @@ pub struct StreamsHeartbeat {
     pub host: String,
     /// Who is at the other end of its connection; empty: somebody without a login.
     pub user: String,
-    /// Topics that the topology, of the request or else of the group, has from others and that are not there for whoever asks.
+    /// Topics that the topology, of the request or else of the group, has from others and that are not there for who asks.
     pub hidden: BTreeSet<String>,
 }
 
@@ -676,7 +676,7 @@ impl StreamsGroup {
         }
     }
 
-    /// Who can be asked for what; `blind`: whoever asks does not know what the topics have.
+    /// Who can be asked for what; `blind`: who asks does not know what the topics have.
     fn endpoints(&self, topics: &dyn Topics, blind: bool) -> Vec<EndpointPartitions> {
         let nothing = BTreeMap::new();
         let configured = self.configured.as_ref().filter(|_| !blind);

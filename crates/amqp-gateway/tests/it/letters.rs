@@ -413,7 +413,7 @@ fn a_get_waits_for_what_is_being_written() {
     }
 }
 
-/// Whoever is told to go learns what became of his publishes, unless that takes too long.
+/// Who is told to go learns what became of his publishes, unless that takes too long.
 #[test]
 fn a_connection_that_is_closed_has_its_publishes_confirmed_before() {
     for slow_for_long in [false, true] {

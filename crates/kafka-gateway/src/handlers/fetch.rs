@@ -478,7 +478,7 @@ impl FetchWait {
             return None;
         }
         if !ready && context.now < self.deadline {
-            // Watch first, then look once more: a log may have advanced in between. Whoever was woken watches no more.
+            // Watch first, then look once more: a log may have advanced in between. Who was woken watches no more.
             self.watching = false;
             self.watch(context);
             ready = self.read_tails(broker, context.to.shard);

@@ -192,7 +192,7 @@ fn beat_of(request: StreamsGroupHeartbeatRequest, hidden: BTreeSet<String>, cont
     })
 }
 
-/// Queues among the topics that a topology has from others and that are not there for whoever asks.
+/// Queues among the topics that a topology has from others and that are not there for who asks.
 fn hidden_sources<'a>(asking: &Asking<'_>, sources: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     let asking = asking.quietly();
     sources.filter(|topic| asking.check_topic(AclOperation::Describe, topic) == Err(HIDDEN)).map(str::to_owned).collect()

@@ -323,7 +323,7 @@ fn streams_beat(node: &mut Node, client: usize, group: &str, topic: &str, epoch:
     StreamsGroupHeartbeatResponse::decode(&mut flexible(STREAMS_HEARTBEAT, body), STREAMS_HEARTBEAT.1).expect("an answer")
 }
 
-/// What a streams application is told of a queue that is not there for whoever runs it is what it is told of a topic that nobody has.
+/// What a streams application is told of a queue that is not there for its user is what it is told of a topic that nobody has.
 #[test]
 fn a_streams_application_misses_a_queue_that_is_hidden() {
     let folder = tempfile::tempdir().expect("a folder");
