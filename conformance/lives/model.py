@@ -3,7 +3,7 @@
 import copy
 import time
 
-READY, MAYBE, OUT, DONE, PENDING, LATER = "ready", "maybe", "out", "done", "pending", "later"
+READY, MAYBE, OUT, DONE, PENDING, LATER, PERHAPS = "ready", "maybe", "out", "done", "pending", "later", "perhaps later"
 # What consumers have said is durable a few milliseconds later; on a busy machine it may take longer until that is so.
 GRACE_S = 3.0
 GRAVES = "graves"
@@ -113,6 +113,8 @@ class Model:
     def __init__(self, journals):
         self.journals, self.counter = journals, 0
         self.queues, self.topics, self.transactions = {}, {}, {}
+        # Delayed messages by the queue that is deleted: bindings count when they are due, and one of the same name may have them then.
+        self.delayed = {}
         # Allowed values by (group, topic, partition); True or False, or None: unknown, by name.
         self.offsets, self.users, self.policies = {}, {}, {}
         # Names that were deleted, and not made again.
@@ -138,6 +140,11 @@ class Model:
         self.dead_queues.add(name)
         for one in [one for one, link in self.links.items() if link.queue == name]:
             del self.links[one]
+        delayed = {} if queue is None else {one: item for one, item in queue.items.items() if item.state in (LATER, PERHAPS)}
+        for item in delayed.values():
+            item.state = PERHAPS
+        if delayed:
+            self.delayed[name] = delayed
         if queue is not None and queue.topic is None:
             self.forget_offsets(name)
             for transaction in self.transactions.values():

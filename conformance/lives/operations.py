@@ -11,7 +11,7 @@ import kafka
 import rabbit
 from check import Check, ask, body_of, name_of
 from driver.broker import Broker
-from model import DONE, GRAVES, LATER, MAYBE, OUT, PENDING, READY, Item, Link, Queue, Record, Topic, Transaction, Violation, insist, some
+from model import DONE, GRAVES, LATER, MAYBE, OUT, PENDING, PERHAPS, READY, Item, Link, Queue, Record, Topic, Transaction, Violation, insist, some
 
 KEYS = 6
 OFFSET_OUT_OF_RANGE = 1
@@ -99,6 +99,9 @@ class Operations:
         kind, arguments = QUEUES[name]
         queue = Queue(name, kind, arguments=dict(arguments))
         queue.exists, queue.late = None, False
+        if name == "plain-0":
+            queue.ordered = False
+            queue.items |= self.model.delayed.pop(name, {})
         self.say(f"declare {name}")
         self.model.queues[name] = queue
         self.model.dead_queues.discard(name)
@@ -115,7 +118,6 @@ class Operations:
         if name == "plain-0":
             self.call("queue.bind", queue=name, exchange=LATE, routing_key=name)
             queue.late = True
-            queue.ordered = False
 
     def policy_of(self, queue):
         values = self.model.policies.get(f"limit-{queue.name}", {None})
@@ -156,7 +158,7 @@ class Operations:
         if queue.topic is not None:
             log = self.model.topics[queue.topic].logs[0]
             log += [Record(name, None, MAYBE) for name in names]
-        before = sum(item.state in (READY, MAYBE) for item in queue.items.values()) - count
+        before, sure = self.room_taken(queue, names), self.surely_there(queue)
         tags = {}
         for name in names:
             extra = {"priority": queue.items[name].priority} if "x-max-priority" in queue.arguments else {}
@@ -172,6 +174,26 @@ class Operations:
                     del queue.items[name]
                     if queue.topic is not None:
                         log[:] = [record for record in log if record.name != name]
+            self.within(queue, sure, len(self.publisher.acked & set(tags)))
+
+    def surely_there(self, queue):
+        """How many messages it has at least."""
+        return sum(item.state in (READY, PENDING) and not item.fading for item in queue.items.values())
+
+    def within(self, queue, sure, taken):
+        """A queue that refuses takes no more than it may have."""
+        fits = self.fault or not queue.rejects or not taken or sure + taken <= queue.arguments["x-max-length"]
+        insist(fits, f"{queue.name} takes {taken} messages beside {sure}")
+
+    def room_taken(self, queue, coming):
+        """How many messages a queue that refuses may have without those that are coming. From the first record of an open transaction on each record
+        counts, also those of transactions that have ended, until that one has."""
+        coming, pending = set(coming), queue.rejects and queue.pending()
+        known = [name for name in (queue.visible() if pending else queue.items) if name not in coming and queue.items[name].state in (READY, MAYBE)]
+        if not pending:
+            return len(known)
+        _, end = self.kafka.offsets(queue.name, 0)
+        return len(known) + end - self.kafka.stable(queue.name, 0)
 
     def publish(self):
         queue = self.pick(usable=lambda queue: not (queue.topic and self.model.topics[queue.topic].compacted))
@@ -259,7 +281,7 @@ class Operations:
         names = [name_of(delivery.body) for delivery in found]
         for name in names:
             item = queue.items.get(name)
-            insist(item is not None and item.state in (READY, MAYBE, LATER), f"queue {queue.name} gives {name}, which is {item.state if item else 'not of it'}")
+            insist(item is not None and item.state in (READY, MAYBE, LATER, PERHAPS), f"queue {queue.name} gives {name}, which is {item.state if item else 'not of it'}")
         insist(len(set(names)) == len(names) or queue.late, f"queue {queue.name} gives one twice")
         if queue.ordered and queue.limit is None and not queue.pending():
             ready = [name for name in queue.items if queue.items[name].state == READY and not queue.items[name].fading]
@@ -337,7 +359,7 @@ class Operations:
             check.queue(queue)
             check.close()
         self.say(f"purge {queue.name}")
-        clear = not any(item.state in (MAYBE, LATER) or item.fading for item in queue.items.values()) and not self.fault and queue.limit is None
+        clear = not any(item.state in (MAYBE, LATER, PERHAPS) or item.fading for item in queue.items.values()) and not self.fault and queue.limit is None
         ready = queue.those(READY, MAYBE, LATER)
         sure = len(queue.those(READY))
         for name in ready:
@@ -481,7 +503,7 @@ class Operations:
             return
         count, delay = self.rng.choice([1, 5, 20]), self.rng.choice([1, 100, 400, 1000])
         self.say(f"publish {count} to {queue.name}, later by {delay} ms")
-        tags, names = {}, self.new_items(queue, count, "perhaps later")
+        tags, names = {}, self.new_items(queue, count, PERHAPS)
         for name in names:
             tags[self.publisher.publish(LATE, queue.name, body_of(name, 300), headers={"x-delay": delay})] = name
         try:
@@ -535,41 +557,46 @@ class Operations:
         count = max(1, min(self.amount(size), 60, self.setting.segment // 4 // size))
         self.say(f"produce {count} of {size} bytes to {one.name}")
         if kind == "queue":
+            filled = self.filled_with(one.name, count)
             names = self.new_items(one, count, without_priority=True)
-            self.to_queue(one, [(None, body_of(name, size)) for name in names], names)
+            self.to_queue(one, [(None, body_of(name, size)) for name in names], names, filled)
             return self.seen(one)
         partition = self.rng.randrange(len(one.logs))
-        together = self.rng.choice([1, count])
+        together, filled = self.rng.choice([1, count]), self.filled_with(one.name, count)
         added = self.records(one, partition, count, MAYBE)
         for at in range(0, count, together):
             part = added[at:at + together]
             try:
                 base = self.kafka.produce(one.name, partition, [(key, body_of(name, size)) for name, key in part])
             except kafka.Failed as failed:
-                self.unless_full(one.name, failed, [name for name, _ in added[at:]], one)
+                self.unless_full(one.name, failed, [name for name, _ in added[at:]], filled, one)
                 break
             for offset, (name, _) in enumerate(part, base):
                 self.recorded(one, partition, name, offset)
         self.after_records(one)
 
-    def unless_full(self, name, failed, names, topic=None):
+    def filled_with(self, name, count):
+        """What a queue that refuses may have with so many more; None where none does."""
+        queue = self.model.queues.get(name)
+        return self.room_taken(queue, ()) + count if queue is not None and queue.rejects else None
+
+    def unless_full(self, name, failed, names, filled, topic=None):
         """A queue that refuses does so to Kafka's clients, too."""
         queue = self.model.queues.get(name)
-        if failed.code != 44 or queue is None or not queue.rejects:
+        if failed.code != 44 or filled is None:
             raise failed
-        present = len(queue.those(READY, MAYBE)) - len(names)
-        insist(present + len(names) > queue.limit, f"a record for {name} is refused, which has {present} messages")
+        insist(filled > queue.limit, f"a record for {name} is refused, which has at most {filled} messages with it")
         for one in names:
             queue.items.pop(one, None)
         if topic is not None:
             for log in topic.logs:
                 log[:] = [record for record in log if record.name not in set(names)]
 
-    def to_queue(self, queue, records, names):
+    def to_queue(self, queue, records, names, filled):
         try:
             self.kafka.produce(queue.name, 0, records)
         except kafka.Failed as failed:
-            return self.unless_full(queue.name, failed, names)
+            return self.unless_full(queue.name, failed, names, filled)
         for name in names:
             self.confirmed(queue, name)
 
@@ -692,13 +719,14 @@ class Operations:
             if one is None:
                 return
             queue = self.model.queues.get(one.name)
-            if queue is not None and (queue.rejects or "gaps" in self.without and queue.limit is not None):
+            if queue is not None and "gaps" in self.without and queue.limit is not None:
                 continue
             partition = 0 if kind == "queue" else self.rng.randrange(len(one.logs))
             count, size = self.rng.choice([1, 10, 40]), self.rng.choice([50, 1000, 5000])
             count = min(count, self.setting.segment // 4 // size)
             self.say(f"{name} writes {count} of {size} bytes to {one.name}/{partition}")
-            transaction.unsure = "write"
+            transaction.unsure, filled = "write", self.filled_with(one.name, count)
+            sure = 0 if queue is None else self.surely_there(queue)
             if (one.name, partition) not in transaction.added:
                 self.kafka.add(transaction, one.name, partition)
                 transaction.added.add((one.name, partition))
@@ -710,9 +738,18 @@ class Operations:
                 attached = one.name in self.model.queues
                 entries = [(one.name if attached else None, one.name, partition, each) for each, _ in added]
             transaction.doubtful += entries
-            base = self.kafka.produce(one.name, partition, [(key, body_of(each, size)) for each, key in added], transaction)
+            try:
+                base = self.kafka.produce(one.name, partition, [(key, body_of(each, size)) for each, key in added], transaction)
+            except kafka.Failed as failed:
+                self.unless_full(one.name, failed, [each for each, _ in added], filled, None if kind == "queue" else one)
+                del transaction.doubtful[-len(entries):]
+                transaction.sequences[one.name, partition] -= count
+                transaction.unsure = False
+                return self.finish(transaction, False)
             del transaction.doubtful[-len(entries):]
             transaction.entries += entries
+            if filled is not None:
+                self.within(queue, sure, count)
             if kind == "topic":
                 for offset, (each, _) in enumerate(added, base):
                     self.recorded(one, partition, each, offset, PENDING)
@@ -729,13 +766,13 @@ class Operations:
         if self.rng.random() < 0.6:
             self.finish(transaction)
 
-    def finish(self, transaction=None):
+    def finish(self, transaction=None, committed=None):
         if transaction is None:
             found = [one for one in self.model.transactions.values() if one.open]
             if not found:
                 return
             transaction = self.rng.choice(found)
-        committed = self.rng.random() < 0.6
+        committed = self.rng.random() < 0.6 if committed is None else committed
         self.say(f"{transaction.name} {'commits' if committed else 'aborts'}")
         touched = {name for entry in transaction.entries for name in entry[:2] if name is not None}
         if not (transaction.added or transaction.offsets):

@@ -34,6 +34,10 @@ pub struct Line {
     unstable: VecDeque<Unstable>,
     /// Bytes of what is not stable and never was in line, about.
     unknown_bytes: u64,
+    /// A transaction was open when this was looked at last, or has ended since.
+    was_open: bool,
+    /// What lies below this and has not been searched since may be messages of a transaction.
+    undecided: u64,
 }
 
 /// What arrived together, and where the log ended behind it, about.
@@ -125,9 +129,10 @@ impl Line {
         }
     }
 
-    /// The log got so many records that nobody has published.
+    /// The log got so many records that nobody has published: ends of transactions.
     pub fn pass(&mut self, count: u64) {
         self.log_end += count;
+        self.was_open = true;
     }
 
     fn advance(&mut self) {
@@ -184,6 +189,10 @@ impl Line {
     /// The log can be read up to `readable`; what lies from `stable` on waits for the end of a transaction. `each`: bytes of a message that never was in
     /// line, about: one of before a start.
     pub fn note_stable(&mut self, stable: u64, readable: u64, each: impl FnOnce() -> u64) {
+        let is_open = readable > stable;
+        if std::mem::replace(&mut self.was_open, is_open) || is_open {
+            self.undecided = readable;
+        }
         while self.unstable.front().is_some_and(|first| first.end <= stable) {
             self.unstable.pop_front();
         }
@@ -206,8 +215,8 @@ impl Line {
 
 impl Queue {
     /// Is one refused of `count` messages that have bodies of `size` bytes together, and come behind `line`? The log ends at `readable`; what lies
-    /// from `log_end` on waits for the end of a transaction, and counts until that is there. A classic queue asks for room also when a consumer waits
-    /// for them.
+    /// from `log_end` on waits for the end of a transaction, and counts until that is there and what it has left is searched. A classic queue asks for room
+    /// also when a consumer waits for them.
     pub fn refuses(&mut self, subscription: &Subscription, (log_end, readable): (u64, u64), line: &Line, (count, size): (u64, u64)) -> bool {
         if self.rules.overflow == Overflow::DropHead {
             return false;
@@ -220,7 +229,7 @@ impl Queue {
         let more = if self.rules.kind == QueueKind::Classic { (1, size) } else { (0, size - size / count.max(1)) };
         let fits = |messages: u64, bytes: u64| !self.exceeds(messages + more.0, bytes + more.1);
         let (ready, ready_bytes) = (subscription.ready_for_certain(log_end), self.weights.ready(subscription));
-        let unstable = readable.saturating_sub(log_end);
+        let unstable = readable.saturating_sub(log_end) + subscription.unsearched(log_end.min(line.undecided));
         let arrived = line.in_log(readable);
         let weighed = line.in_log(self.weights.until(subscription).min(log_end));
         let ahead = line.messages() + count.saturating_sub(1);

@@ -24,6 +24,11 @@ impl Subscription {
         }
     }
 
+    /// Offsets below `until` that nobody was given, and that were not searched for gaps.
+    pub fn unsearched(&self, until: u64) -> u64 {
+        until.saturating_sub(self.searched.until.max(self.end))
+    }
+
     /// Records that consumers have; not what is on its way to the dead letters, nor what came back and waits.
     pub fn unacknowledged(&self) -> u64 {
         self.in_flight.count() - self.dying - self.delayed

@@ -41,6 +41,34 @@ fn a_limit_counts_only_what_was_searched() {
 }
 
 #[test]
+fn what_waited_for_a_transaction_takes_room_until_it_is_searched() {
+    let mut subscription = Subscription::new(0);
+    let mut refuses = queue(&mut subscription, 5, Overflow::RejectPublish);
+    let mut line = Line::default();
+    let look = |refuses: &mut Queue, subscription: &Subscription, line: &mut Line, stable, readable| {
+        line.note_stable(stable, readable, || 1);
+        (1..).find(|count| refuses.refuses(subscription, (stable, readable), line, (*count, *count))).expect("it is full at last") - 1
+    };
+    assert_eq!(look(&mut refuses, &subscription, &mut line, 0, 3), 2);
+    assert_eq!(look(&mut refuses, &subscription, &mut line, 0, 5), 0);
+    // It has ended, and who has not looked does not know whether it was aborted.
+    assert_eq!([look(&mut refuses, &subscription, &mut line, 6, 6), look(&mut refuses, &subscription, &mut line, 6, 6)], [0, 0]);
+    refuses.note_gap(&mut subscription, 0, 2);
+    subscription.set_searched(Searched { until: 3, compactions: 0 });
+    assert_eq!(look(&mut refuses, &subscription, &mut line, 6, 6), 2, "three are not searched");
+    refuses.note_gap(&mut subscription, 5, 5);
+    subscription.set_searched(Searched { until: 6, compactions: 0 });
+    assert_eq!(look(&mut refuses, &subscription, &mut line, 6, 6), 3);
+    // One that nobody has seen open.
+    line.pass(1);
+    assert_eq!([look(&mut refuses, &subscription, &mut line, 9, 9), look(&mut refuses, &subscription, &mut line, 9, 9)], [0, 0]);
+    refuses.note_gap(&mut subscription, 6, 8);
+    subscription.set_searched(Searched { until: 9, compactions: 0 });
+    assert_eq!(look(&mut refuses, &subscription, &mut line, 9, 9), 3);
+    assert_eq!(look(&mut refuses, &subscription, &mut line, 1_000, 1_000), 3, "there was none");
+}
+
+#[test]
 fn compaction_makes_a_queue_shorter_also_where_it_was_looked_at() {
     let (mut subscription, mut dead) = (Subscription::new(0), Vec::new());
     let mut queue = queue(&mut subscription, 5, Overflow::DropHead);

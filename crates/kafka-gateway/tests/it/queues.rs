@@ -243,6 +243,51 @@ fn an_open_transaction_takes_the_room_of_its_records() {
     node.stop();
 }
 
+/// A queue that refuses what is too much keeps room for the records of an open transaction, so that it is not too long once that is committed, and has the
+/// room back when it is aborted; a restart changes nothing.
+#[test]
+fn an_open_transaction_takes_room_after_a_restart_and_gives_it_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    node.create_topic(client, "t", 1);
+    let (code, producer) = transactions::init_of(&mut node, client, "writer", 60_000);
+    assert_eq!(code, 0);
+    for sequence in 0..2 {
+        assert_eq!(transactions::produce_of(&mut node, client, "writer", transactions::PRODUCE_V2, 0, transactions::batch(producer, sequence)).0, 0);
+    }
+    let overflow = Argument { name: b"x-overflow"[..].into(), tag: b'S', value: OwnedValue::Bytes(b"reject-publish"[..].into()) };
+    let limit = Argument { name: b"x-max-length"[..].into(), tag: b'l', value: OwnedValue::Int(3) };
+    let arguments = Arguments::new(vec![limit, overflow]);
+    let wish = QueueDeclaration { name: Name::new(b"t").expect("a short name"), durable: true, owner: None, auto_delete: false, arguments };
+    let vhost = node.broker().vhosts().get("/").expect("it is always there");
+    node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared over the topic");
+    let publish = |node: &mut Node, client| node.produce(client, "t", 0, BatchBuilder::default().record(1_000, None, Some(b"one")).build()).0;
+    let full = ErrorCode::PolicyViolation.code();
+    assert_eq!([publish(&mut node, client), publish(&mut node, client)], [0, full]);
+    node.stop();
+
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    let vhost = node.broker().vhosts().get("/").expect("it is always there");
+    let queue = vhost.queue(b"t").expect("it is there again");
+    assert_eq!((publish(&mut node, client), node.broker().counts(&queue).ready), (full, 0));
+    assert_eq!(transactions::end_of(&mut node, client, "writer", transactions::END_V2, producer, false).0, 0);
+    let began = Instant::now();
+    while queue.log().last_stable() < queue.log().high_watermark() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it is over");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // What the transaction has left is found on the disk: until then nobody knows that its records are no messages.
+    while publish(&mut node, client) == full {
+        assert!(began.elapsed() < Duration::from_secs(30), "there is room");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!([publish(&mut node, client), publish(&mut node, client)], [0, full]);
+    assert_eq!(node.broker().counts(&queue).ready, 3);
+    node.stop();
+}
+
 /// A message that a transaction has written and not committed is in nobody's sight, and goes with nobody's `if-empty`.
 #[test]
 fn a_queue_with_an_open_transaction_is_not_empty() {

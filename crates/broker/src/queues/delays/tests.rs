@@ -123,3 +123,34 @@ fn what_is_behind_messages_that_left_before_a_restart_leaves_after_it() {
     assert_eq!(queue.log().end().0, 420);
     node.close();
 }
+
+/// A delayed message goes where bindings lead when it is due: into a queue that has the name of a deleted one only if that is bound.
+#[test]
+fn a_queue_declared_again_has_what_is_due_once_it_is_bound() {
+    let node = Node::open(1);
+    node.broker.set_undertaker(Arc::new(Plain(b"")));
+    let delays = exchange(&node);
+    let queue = node.queue("again", Arguments::default());
+    bind(&node, &queue);
+    let due = Delay { due: 1, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+    let publish = || node.append(delays.queue().log(), b"one", &[(DELAY_HEADER, Some(&due))]).expect("taken");
+    let mut store = Store::new(Arc::clone(&delays), Vec::new(), Arc::default());
+    let mut leave = || {
+        wait_for("it has left", || {
+            store.step(&node.broker, &node.broker.delays.clock);
+            delays.count() == 0
+        });
+    };
+    publish();
+    node.broker.delete_queue(&queue, false, false).expect("deleted");
+    let again = node.queue("again", Arguments::default());
+    leave();
+    assert_eq!(again.log().end().0, 0, "the binding has gone with the queue");
+    publish();
+    node.broker.delete_queue(&again, false, false).expect("deleted");
+    let bound = node.queue("again", Arguments::default());
+    bind(&node, &bound);
+    leave();
+    assert_eq!(bound.log().end().0, 1);
+    node.close();
+}
