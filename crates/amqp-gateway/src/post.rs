@@ -72,16 +72,16 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
     // As long as it is not in their logs.
     let mut admissions = Vec::new();
     targets.retain(|queue| {
-        let admission = broker.admit(queue, 1, card.body.len());
-        let admitted = admission.is_ok();
-        admissions.extend(admission.ok().flatten());
+        let admission = queue.topic().takes_keyless().then(|| broker.admit(queue, 1, card.body.len()).ok()).flatten();
+        let admitted = admission.is_some();
+        admissions.extend(admission.flatten());
         if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
             broker.bury_refused(queue, batch.clone());
         }
         admitted
     });
     if targets.len() < wanted {
-        return Err("a queue is full and refuses the message".to_owned());
+        return Err("a queue refuses the message: it is full, or its topic is compacted and takes no record without a key".to_owned());
     }
     let kept = broker.deposit(&targets, &batch);
     admissions.into_iter().for_each(Admission::end);

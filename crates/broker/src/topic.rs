@@ -184,6 +184,8 @@ pub struct Topic {
     pub name: String,
     logs: RwLock<Arc<[Arc<Log>]>>,
     config: RwLock<Arc<TopicConfig>>,
+    /// Compaction keeps the newest record of each key, and none without a key.
+    compacted: AtomicBool,
     /// It is a queue that may be full.
     bounded: AtomicBool,
     /// It is a queue that gives its records to AMQP consumers.
@@ -199,6 +201,7 @@ impl Topic {
             name,
             logs: RwLock::new(Arc::from([])),
             config: RwLock::new(Arc::clone(&config)),
+            compacted: AtomicBool::new(false),
             bounded: AtomicBool::new(false),
             queued: AtomicBool::new(false),
             queue: AtomicBool::new(false),
@@ -206,6 +209,11 @@ impl Topic {
         topic.set_logs(logs);
         topic.set_config(config);
         topic
+    }
+
+    /// May it have records without a key? Compaction would remove them.
+    pub fn takes_keyless(&self) -> bool {
+        !self.compacted.load(Ordering::Relaxed)
     }
 
     /// Is it a queue that refuses messages when it is full?
@@ -263,6 +271,7 @@ impl Topic {
             log.set_compaction(config.compaction);
         }
         let mut place = self.config.write();
+        self.compacted.store(config.compacted, Ordering::Relaxed);
         *place = if config.byte_rates == (None, None) {
             config
         } else {

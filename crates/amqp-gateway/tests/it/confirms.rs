@@ -1,11 +1,13 @@
 //! Publishing: confirms, returns, order, what is refused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use amqp_wire::{
     ContentHeader, EncodedProperties, FrameKind, Properties, ShortBytes, Table, basic, queue, short, write_content, write_method,
 };
+use broker::CreateTopic;
 use bytes::BytesMut;
 
 use crate::node::{FRAME_MAX, Node, argument, publish};
@@ -20,6 +22,30 @@ fn outcomes(node: &mut Node, client: usize, count: u64) -> (u64, Vec<u64>) {
         if method.starts_with("Basic(Ack(") { acked = acked.max(tag) } else { nacked.push(tag) }
     }
     (acked, nacked)
+}
+
+/// Compaction would remove what has no key, and so what was confirmed.
+#[test]
+fn a_queue_over_a_compacted_topic_takes_no_message_without_a_key() {
+    let mut node = Node::start();
+    let client = node.open();
+    for (name, policy) in [("compacted", "compact"), ("both", "compact,delete"), ("plain", "delete")] {
+        let overrides = BTreeMap::from([("cleanup.policy".to_owned(), policy.to_owned())]);
+        let topic = CreateTopic { name: name.to_owned(), partitions: 1, replication: 1, overrides };
+        node.broker.create_topics(vec![topic]).remove(0).expect("a topic");
+        node.declare(client, name);
+    }
+    node.select_confirms(client);
+    for name in ["plain", "compacted", "both", "plain"] {
+        node.publish(client, "", name, b"no key");
+    }
+    assert_eq!(outcomes(&mut node, client, 4), (4, vec![2, 3]));
+    let counts = ["plain", "compacted", "both"].map(|name| {
+        let queue = node.broker.vhosts().get("/").expect("it is always there").queue(name.as_bytes()).expect("it was declared");
+        queue.log().end().0
+    });
+    assert_eq!(counts, [2, 0, 0]);
+    node.stop();
 }
 
 #[test]

@@ -31,9 +31,14 @@ impl Admission {
         Self { queue: Arc::clone(queue), publisher: queue.line().lock().join(), held: 0, open: 0 }
     }
 
-    /// May `count` messages, one or more, come in together that have bodies of `size` bytes, behind all that were admitted? Then they count. False: they
-    /// are refused.
+    /// May `count` messages of AMQP, one or more, come in together that have bodies of `size` bytes, behind all that were admitted? Then they count.
+    /// False: they are refused.
     pub fn admit(&mut self, broker: &Arc<Broker>, count: u64, size: usize) -> bool {
+        self.queue.topic().takes_keyless() && self.admit_keyed(broker, count, size)
+    }
+
+    /// The same of records with a key, where the topic is compacted.
+    pub(super) fn admit_keyed(&mut self, broker: &Arc<Broker>, count: u64, size: usize) -> bool {
         let mut line = self.queue.line().lock();
         let admitted = broker.has_room(&self.queue, &mut line, (count, size));
         if admitted {
@@ -73,8 +78,8 @@ impl Drop for Admission {
 }
 
 impl Broker {
-    /// Has a queue admitted `count` messages, with bodies of `size` bytes together, that go into its log at once? `Ok`: they count as long as
-    /// what is returned; `None` where it refuses none.
+    /// Has a queue admitted `count` messages, with bodies of `size` bytes together, that go into its log at once? They have keys where its topic is
+    /// compacted. `Ok`: they count as long as what is returned; `None` where it refuses none.
     ///
     /// # Errors
     /// The queue is full.
@@ -83,7 +88,7 @@ impl Broker {
             return Ok(None);
         }
         let mut admission = Admission::to(queue);
-        if !admission.admit(self, count, size) {
+        if !admission.admit_keyed(self, count, size) {
             return Err(QueueFull);
         }
         admission.sent(count);

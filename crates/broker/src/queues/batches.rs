@@ -78,9 +78,10 @@ impl Batches {
         None
     }
 
-    /// Does a queue take a message with a body of `size` bytes, behind those that are on their way to it? Then it counts.
-    pub fn admit(&mut self, broker: &Arc<Broker>, queue: &Arc<Queue>, size: usize) -> bool {
-        !queue.understood().is_bounded() || self.admitted.0.entry(queue.id()).or_insert_with(|| Admission::to(queue)).admit(broker, 1, size)
+    /// Does a queue take a message with a body of `size` bytes, with or without a key of a record, behind those that are on their way to it? Then it counts.
+    pub fn admit(&mut self, broker: &Arc<Broker>, queue: &Arc<Queue>, (size, keyed): (usize, bool)) -> bool {
+        (keyed || queue.topic().takes_keyless())
+            && (!queue.understood().is_bounded() || self.admitted.0.entry(queue.id()).or_insert_with(|| Admission::to(queue)).admit_keyed(broker, 1, size))
     }
 
     /// What is to be appended, by journal, and what of it was admitted, to be kept until it is there.

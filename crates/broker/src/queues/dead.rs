@@ -96,6 +96,7 @@ struct Way<'a> {
     bytes_max: usize,
     /// Bytes of the body of the one that is on its way, its offset, and whether all who should take it do.
     body_bytes: usize,
+    keyed: bool,
     offset: u64,
     taken: bool,
     /// It has to be alone in its append, and others are in the one that is being made.
@@ -137,7 +138,7 @@ impl Address for Way<'_> {
             }
             // A quorum queue refuses publishers, not queues, unless these wait for it.
             let asks = target.understood().kind == QueueKind::Classic || self.understood.letters_wait;
-            if asks && !self.batches.admit(self.broker, &target, self.body_bytes) {
+            if asks && !self.batches.admit(self.broker, &target, (self.body_bytes, self.keyed)) {
                 self.taken = false;
                 // Who waits for them asks again.
                 if target.understood().overflow == Overflow::RejectPublishDeadLetter && !self.understood.letters_wait {
@@ -388,7 +389,7 @@ impl<'a> Way<'a> {
         let (journals, behind) = (nowhere, nowhere);
         let (refusing, refused) = (Vec::new(), Vec::new());
         Self {
-            broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, offset: 0, taken, wants_alone, waits, journals, refusing, refused,
+            broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, keyed: false, offset: 0, taken, wants_alone, waits, journals, refusing, refused,
             behind, home, takes_copies,
         }
     }
@@ -406,7 +407,7 @@ impl<'a> Way<'a> {
 
     /// Writes a dead message into the batch of its queues; false: not all who should take it do, and it waits for them.
     fn take(&mut self, undertaker: &dyn Undertaker, record: &Record, dead: &Dead) -> bool {
-        self.body_bytes = record.value.as_ref().map_or(0, Bytes::len);
+        (self.body_bytes, self.keyed) = (record.value.as_ref().map_or(0, Bytes::len), record.key.is_some());
         (self.offset, self.taken, self.wants_alone, self.waits, self.journals) = (record.offset.0, false, false, false, Journals::default());
         self.refusing.clear();
         undertaker.letter(self.queue, record, dead, self.broker.now_ms(), self);

@@ -127,9 +127,9 @@ impl Queue {
         self.in_force.read().matched.policy.as_ref().map(|policy| policy.name().to_owned())
     }
 
-    /// Does it turn messages away when it is full?
+    /// Does it turn messages away, when it is full or because its topic keeps none without a key?
     pub fn may_refuse(&self) -> bool {
-        self.may_refuse.load(Ordering::Relaxed)
+        self.may_refuse.load(Ordering::Relaxed) || !self.topic.takes_keyless()
     }
 
     /// Is it read without being emptied?

@@ -111,7 +111,7 @@ impl Broker {
     /// A queue that is full may refuse; nobody is there any more to be told.
     fn takes(self: &Arc<Self>, queue: &Arc<Queue>, record: &Record, batches: &mut Batches, now_ms: i64) -> bool {
         let size = record.value.as_ref().map_or(0, Bytes::len);
-        if batches.admit(self, queue, size) {
+        if batches.admit(self, queue, (size, record.key.is_some())) {
             return true;
         }
         if queue.understood().overflow == delivery::Overflow::RejectPublishDeadLetter {
