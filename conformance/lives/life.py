@@ -49,7 +49,7 @@ class Setting:
         settings = {"mainstem.journals": self.journals, "mainstem.segment.bytes": self.segment, "mainstem.queue.ack.flush.ms": self.flush,
                     "mainstem.shards": self.shards, "mainstem.password.iterations": 1000, "log.retention.check.interval.ms": 200,
                     "log.cleaner.backoff.ms": 100, "log.cleaner.min.cleanable.ratio": 0.05, "log.segment.bytes": 64 * KIB,
-                    "auto.create.topics.enable": "false", "mainstem.shutdown.timeout.ms": 5000, "message.max.bytes": 16 << 20,
+                    "auto.create.topics.enable": "false", "mainstem.shutdown.timeout.ms": 20_000, "message.max.bytes": 16 << 20,
                     # There is a user, and Kafka clients that do not log in.
                     "mainstem.anonymous.clients": "loopback"}
         if self.window:

@@ -9,7 +9,7 @@ import time
 
 import kafka
 import rabbit
-from check import Check, ask, body_of, name_of
+from check import Check, ask, body_of, metric, name_of
 from driver.broker import Broker
 from model import DONE, GRAVES, LATER, MAYBE, OUT, PENDING, PERHAPS, READY, Item, Link, Queue, Record, Topic, Transaction, Violation, insist, some
 
@@ -963,6 +963,11 @@ class Operations:
         for tag, name in tags.items():
             insist(tag in self.publisher.acked, f"a publish to {queue.name} while the disk was full is refused")
             self.confirmed(queue, name)
+        # What had room may have been confirmed before it is found out that there is room again: until then Kafka's producers are refused.
+        until = time.monotonic() + rabbit.PATIENCE_S
+        while metric(self.broker, "mainstem_journals_disk_full"):
+            insist(time.monotonic() < until, "the disk has room again, and data is refused")
+            time.sleep(0.02)
 
     # Backups.
 
