@@ -657,7 +657,8 @@ impl Journal {
     pub(crate) fn set_term(&self, term: Term) {
         self.term.store(term.0, Ordering::Relaxed);
     }
-    pub(crate) fn has_stopped(&self) -> bool {
+    /// Has a write or a flush failed? Then nothing that is not written will be.
+    pub fn has_stopped(&self) -> bool {
         self.stopped.lock().is_some()
     }
     pub(crate) fn set_live_segment_bytes(&self, bytes: u64) {

@@ -36,14 +36,19 @@ pub(crate) struct UnderWay {
 
 impl UnderWay {
     /// `None`: nothing.
-    fn of(queue: &Arc<Queue>, now: Instant) -> Option<Self> {
-        let is_written = |part: &Arc<Queue>| part.log().end() <= part.log().high_watermark();
-        (!queue.parts().all(is_written)).then(|| Self { since: now, ends: queue.parts().map(|part| part.log().end()).collect() })
+    fn of(broker: &Broker, queue: &Arc<Queue>, now: Instant) -> Option<Self> {
+        let is_over = |part: &Arc<Queue>| is_over(broker, part, part.log().end());
+        (!queue.parts().all(is_over)).then(|| Self { since: now, ends: queue.parts().map(|part| part.log().end()).collect() })
     }
 
-    fn is_written(&self, queue: &Arc<Queue>) -> bool {
-        queue.parts().zip(&self.ends).all(|(part, end)| *end <= part.log().high_watermark())
+    fn is_over(&self, broker: &Broker, queue: &Arc<Queue>) -> bool {
+        queue.parts().zip(&self.ends).all(|(part, end)| is_over(broker, part, *end))
     }
+}
+
+/// Is all of a partition before `end` written, or will it not be, because its journal has stopped?
+fn is_over(broker: &Broker, part: &Queue, end: Offset) -> bool {
+    end <= part.log().high_watermark() || broker.journal_of(part.log().id()).has_stopped()
 }
 
 /// Asks the partitions of a queue in turn, from another one on each time; most queues have one.
@@ -91,9 +96,9 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
     if !no_ack && !channel.flow.may_get() {
         return Err(Failure::precondition("unacknowledged messages take as much memory as they may"));
     }
-    let under_way = channel.under_way.take().or_else(|| UnderWay::of(&queue, connection.now));
+    let under_way = channel.under_way.take().or_else(|| UnderWay::of(&broker, &queue, connection.now));
     // Asked before the queue is: what is written by then it has.
-    let waits = under_way.filter(|under_way| connection.now.saturating_duration_since(under_way.since) < WRITTEN_MAX && !under_way.is_written(&queue));
+    let waits = under_way.filter(|under_way| connection.now.saturating_duration_since(under_way.since) < WRITTEN_MAX && !under_way.is_over(&broker, &queue));
     let (queue, holder, got) = from_parts(&broker, channel, &queue, no_ack);
     match got {
         Got::Empty if waits.is_some() => {

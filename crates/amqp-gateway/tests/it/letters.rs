@@ -11,10 +11,12 @@ use journal::disk::{Completion, File, IoMode, Submitter, Wait, Waker, WriteOp, s
 
 use crate::node::{Node, argument};
 
-/// A disk that does not write while it is told to wait.
+/// A disk that does not write while it is told to wait, and no more once it is told to fail.
 struct Slow {
     submitter: Box<dyn Submitter>,
     waits: Arc<AtomicBool>,
+    fails: Arc<AtomicBool>,
+    failed: Vec<u64>,
 }
 
 impl Slow {
@@ -28,16 +30,22 @@ impl Slow {
 impl Submitter for Slow {
     fn write(&mut self, op: WriteOp) {
         self.wait();
-        self.submitter.write(op);
+        if self.fails.load(Ordering::SeqCst) {
+            self.failed.push(op.token);
+        } else {
+            self.submitter.write(op);
+        }
     }
     fn write_now(&mut self, op: WriteOp) -> Completion {
         self.wait();
-        self.submitter.write_now(op)
+        if self.fails.load(Ordering::SeqCst) { failure(op.token) } else { self.submitter.write_now(op) }
     }
     fn sync(&mut self, token: u64, file: Arc<dyn File>) {
         self.submitter.sync(token, file);
     }
     fn poll(&mut self, wait: Wait, done: &mut Vec<Completion>) {
+        let wait = if self.failed.is_empty() { wait } else { Wait::No };
+        done.extend(self.failed.drain(..).map(failure));
         self.submitter.poll(wait, done);
     }
     fn waker(&self) -> Waker {
@@ -48,10 +56,20 @@ impl Submitter for Slow {
     }
 }
 
+fn failure(token: u64) -> Completion {
+    Completion { token, result: Err(std::io::Error::other("a broken disk")) }
+}
+
 fn slow() -> (Node, Arc<AtomicBool>) {
-    let waits = Arc::new(AtomicBool::new(false));
-    let slow = Slow { submitter: submitter(IoMode::Buffered).expect("always there"), waits: Arc::clone(&waits) };
-    (Node::start_on(|storage| Arc::new(storage), Box::new(slow)), waits)
+    let (node, waits, _) = slow_or_broken();
+    (node, waits)
+}
+
+fn slow_or_broken() -> (Node, Arc<AtomicBool>, Arc<AtomicBool>) {
+    let (waits, fails): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
+    let (waiting, failing) = (Arc::clone(&waits), Arc::clone(&fails));
+    let slow = Slow { submitter: submitter(IoMode::Buffered).expect("always there"), waits: waiting, fails: failing, failed: Vec::new() };
+    (Node::start_on(|storage| Arc::new(storage), Box::new(slow)), waits, fails)
 }
 
 fn to(exchange: &str) -> Table {
@@ -411,6 +429,22 @@ fn a_get_waits_for_what_is_being_written() {
         }
         node.stop();
     }
+}
+
+#[test]
+fn a_get_does_not_wait_for_what_a_stopped_journal_will_not_write() {
+    let (mut node, _, fails) = slow_or_broken();
+    let (publisher, getter) = (node.open(), node.open());
+    node.declare(publisher, "q");
+    fails.store(true, Ordering::SeqCst);
+    node.publish(publisher, "", "q", b"x");
+    node.wait_until("it has stopped", |node| node.broker.journals()[0].has_stopped());
+    let log = node.subscription("q").0.log().clone();
+    assert!(log.end() > log.high_watermark(), "it was to be written");
+    node.send(getter, 1, &basic::Get { queue: short("q"), no_ack: true });
+    assert!(node.session(getter).wants_read(), "it is answered");
+    assert!(node.next(getter).method.contains("GetEmpty"));
+    node.stop();
 }
 
 /// Who is told to go learns what became of his publishes, unless that takes too long.
