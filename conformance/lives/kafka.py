@@ -18,7 +18,7 @@ from rabbit import PATIENCE_S, Gone, Late
 APIS = schema.load()
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 NOT_YET = (14, 15, 16, 51)  # loading, not available, not coordinator, concurrent transactions
-OUT_OF_RANGE, UNKNOWN_TOPIC = 1, 3
+OUT_OF_RANGE, UNKNOWN_TOPIC, UNSTABLE_OFFSET = 1, 3, 88
 
 
 def fast_checksums(folder):
@@ -260,9 +260,14 @@ class Client:
             {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}]}])
         checked(f"offset of {group}", answer["topics"][0]["partitions"][0]["error_code"])
 
-    def committed_offset(self, group, topic, partition):
-        answer = self.ask("OffsetFetch", 7, group_id=group, topics=[{"name": topic, "partition_indexes": [partition]}], require_stable=False)
-        checked(f"offsets of {group}", answer["error_code"])
-        one = answer["topics"][0]["partitions"][0]
-        checked(f"offset of {group}", one["error_code"])
-        return one["committed_offset"]
+    def committed_offset(self, group, topic, partition, stable=False):
+        """`stable`: once no transaction changes it."""
+        until = time.monotonic() + self.patience
+        while True:
+            answer = self.ask("OffsetFetch", 7, group_id=group, topics=[{"name": topic, "partition_indexes": [partition]}], require_stable=stable)
+            checked(f"offsets of {group}", answer["error_code"])
+            one = answer["topics"][0]["partitions"][0]
+            if one["error_code"] != UNSTABLE_OFFSET or time.monotonic() > until:
+                checked(f"offset of {group}", one["error_code"])
+                return one["committed_offset"]
+            time.sleep(0.01)
