@@ -159,7 +159,8 @@ class Operations:
             log = self.model.topics[queue.topic].logs[0]
             log += [Record(name, None, MAYBE) for name in names]
         before, sure = self.room_taken(queue, names), self.surely_there(queue)
-        tags = {}
+        # Compaction would remove what has no key.
+        keyless, tags = queue.topic is not None and self.model.topics[queue.topic].compacted, {}
         for name in names:
             extra = {"priority": queue.items[name].priority} if "x-max-priority" in queue.arguments else {}
             tags[self.publisher.publish("", queue.name, body_of(name, size), **extra)] = name
@@ -168,9 +169,10 @@ class Operations:
         finally:
             for tag, name in tags.items():
                 if tag in self.publisher.acked:
+                    insist(not keyless, f"{queue.name} takes a message without a key")
                     self.confirmed(queue, name)
                 elif tag in self.publisher.nacked and not self.fault:
-                    insist(queue.rejects and before + count > queue.limit, f"a publish to {queue.name} is refused, which has {before} messages")
+                    insist(keyless or queue.rejects and before + count > queue.limit, f"a publish to {queue.name} is refused, which has {before} messages")
                     del queue.items[name]
                     if queue.topic is not None:
                         log[:] = [record for record in log if record.name != name]
@@ -196,7 +198,7 @@ class Operations:
         return len(known) + end - self.kafka.stable(queue.name, 0)
 
     def publish(self):
-        queue = self.pick(usable=lambda queue: not (queue.topic and self.model.topics[queue.topic].compacted))
+        queue = self.pick()
         if queue is None:
             return
         size = self.size()

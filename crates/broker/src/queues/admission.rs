@@ -123,7 +123,7 @@ impl Broker {
         }
         // What waits for the end of a transaction cannot be weighed yet: it counts as it was admitted.
         let log = queue.log();
-        line.note_stable(end, readable, || log.live_bytes() / (log.end().0 - log.start().0.min(log.end().0)).max(1));
+        line.note_stable((end, readable), state.searched().until, || log.live_bytes() / (log.end().0 - log.start().0.min(log.end().0)).max(1));
         let size = u64::from(u32::try_from(size).unwrap_or(u32::MAX));
         !own.machine.refuses(&state, (end, readable), line, (count, size))
     }

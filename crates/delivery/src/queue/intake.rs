@@ -186,9 +186,13 @@ impl Line {
         bytes + part - self.before.1
     }
 
-    /// The log can be read up to `readable`; what lies from `stable` on waits for the end of a transaction. `each`: bytes of a message that never was in
-    /// line, about: one of before a start.
-    pub fn note_stable(&mut self, stable: u64, readable: u64, each: impl FnOnce() -> u64) {
+    /// The log can be read up to `readable`; what lies from `stable` on waits for the end of a transaction. All below `searched` was searched for offsets
+    /// without a message. `each`: bytes of a message that never was in line, about: one of before a start.
+    pub fn note_stable(&mut self, (stable, readable): (u64, u64), searched: u64, each: impl FnOnce() -> u64) {
+        if searched >= self.undecided {
+            // Compaction has it searched again.
+            self.undecided = 0;
+        }
         let is_open = readable > stable;
         if std::mem::replace(&mut self.was_open, is_open) || is_open {
             self.undecided = readable;

@@ -44,9 +44,10 @@ fn a_limit_counts_only_what_was_searched() {
 fn what_waited_for_a_transaction_takes_room_until_it_is_searched() {
     let mut subscription = Subscription::new(0);
     let mut refuses = queue(&mut subscription, 5, Overflow::RejectPublish);
+    subscription.set_searched(Searched { until: 0, compactions: 0 });
     let mut line = Line::default();
     let look = |refuses: &mut Queue, subscription: &Subscription, line: &mut Line, stable, readable| {
-        line.note_stable(stable, readable, || 1);
+        line.note_stable((stable, readable), subscription.searched().until, || 1);
         (1..).find(|count| refuses.refuses(subscription, (stable, readable), line, (*count, *count))).expect("it is full at last") - 1
     };
     assert_eq!(look(&mut refuses, &subscription, &mut line, 0, 3), 2);
@@ -65,7 +66,9 @@ fn what_waited_for_a_transaction_takes_room_until_it_is_searched() {
     refuses.note_gap(&mut subscription, 6, 8);
     subscription.set_searched(Searched { until: 9, compactions: 0 });
     assert_eq!(look(&mut refuses, &subscription, &mut line, 9, 9), 3);
-    assert_eq!(look(&mut refuses, &subscription, &mut line, 1_000, 1_000), 3, "there was none");
+    subscription.set_searched(Searched { until: 0, compactions: 1 });
+    assert_eq!(look(&mut refuses, &subscription, &mut line, 9, 9), 5, "compaction was there");
+    assert_eq!(look(&mut refuses, &subscription, &mut line, 1_000, 1_000), 5, "there was no transaction");
 }
 
 #[test]

@@ -432,7 +432,7 @@ fn bytes_that_wait_for_the_end_of_a_transaction_count_as_they_were_admitted() {
     let (one, other) = (line.join(), line.join());
     let room = |rig: &mut Rig, line: &mut Line, readable| {
         let end = rig.end();
-        line.note_stable(end, readable, || 7);
+        line.note_stable((end, readable), 0, || 7);
         (1..).find(|bytes| rig.queue.refuses(&rig.subscription, (end, readable), line, (1, *bytes))).expect("it is full at last") - 1
     };
     line.push(one, 2, (1, 30));
