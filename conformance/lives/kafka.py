@@ -18,7 +18,7 @@ from rabbit import PATIENCE_S, Gone, Late
 APIS = schema.load()
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 NOT_YET = (14, 15, 16, 51)  # loading, not available, not coordinator, concurrent transactions
-OUT_OF_RANGE, UNKNOWN_TOPIC, UNSTABLE_OFFSET = 1, 3, 88
+OUT_OF_RANGE, UNKNOWN_TOPIC = 1, 3
 
 
 def fast_checksums(folder):
@@ -253,6 +253,12 @@ class Client:
         self.retried("end of a transaction", lambda: self.ask("EndTxn", 3, transactional_id=transaction.name, producer_id=transaction.producer,
                                                                producer_epoch=transaction.epoch, committed=committed))
 
+    def ending(self):
+        """Transactions whose end is decided and not carried out."""
+        answer = self.ask("ListTransactions", 0, state_filters=["PrepareCommit", "PrepareAbort"], producer_id_filters=[])
+        checked("list of transactions", answer["error_code"])
+        return sorted(one["transactional_id"] for one in answer["transaction_states"])
+
     # Groups.
 
     def commit_offset(self, group, topic, partition, offset):
@@ -260,14 +266,9 @@ class Client:
             {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}]}])
         checked(f"offset of {group}", answer["topics"][0]["partitions"][0]["error_code"])
 
-    def committed_offset(self, group, topic, partition, stable=False):
-        """`stable`: once no transaction changes it."""
-        until = time.monotonic() + self.patience
-        while True:
-            answer = self.ask("OffsetFetch", 7, group_id=group, topics=[{"name": topic, "partition_indexes": [partition]}], require_stable=stable)
-            checked(f"offsets of {group}", answer["error_code"])
-            one = answer["topics"][0]["partitions"][0]
-            if one["error_code"] != UNSTABLE_OFFSET or time.monotonic() > until:
-                checked(f"offset of {group}", one["error_code"])
-                return one["committed_offset"]
-            time.sleep(0.01)
+    def committed_offset(self, group, topic, partition):
+        answer = self.ask("OffsetFetch", 7, group_id=group, topics=[{"name": topic, "partition_indexes": [partition]}], require_stable=False)
+        checked(f"offsets of {group}", answer["error_code"])
+        one = answer["topics"][0]["partitions"][0]
+        checked(f"offset of {group}", one["error_code"])
+        return one["committed_offset"]
