@@ -459,8 +459,8 @@ impl Broker {
     }
 
     /// A member of a share group is alive, joins or goes.
-    pub fn share_heartbeat(&self, group: &str, request: &ShareHeartbeat, to: ReplyTo) -> GroupTold {
-        self.told_by_groups(group, to, |groups, effects| Heard::Heartbeat(groups.share_heartbeat(group, request, now(), effects)))
+    pub fn share_heartbeat(&self, group: &str, request: &ShareHeartbeat, sight: Sight<'_>, to: ReplyTo) -> GroupTold {
+        self.told_by_groups(group, to, |groups, effects| Heard::Heartbeat(groups.share_heartbeat(group, request, sight, now(), effects)))
     }
 
     /// A member of a streams group is alive, joins or goes.

@@ -13,7 +13,8 @@ use crate::coordinator::LeaveMember;
 use crate::embedded::{Subscription, decode_assignment, encode_assignment};
 use crate::group::{Effect, Group, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
 use crate::reconcile::MemberState;
-use crate::topology::{Target, Topics, topics_hash, with_epoch, without_epochs};
+use crate::sight::targeted_hash;
+use crate::topology::{Target, Topics, with_epoch, without_epochs};
 
 /// The type of protocol whose members can change over.
 const CONSUMER: &str = "consumer";
@@ -202,7 +203,7 @@ impl ConsumerGroup {
         let mut group = Self::new(&classic.name, now);
         group.epoch = classic.generation;
         group.assignment_epoch = classic.generation;
-        let (mut names, mut taken) = (BTreeSet::new(), BTreeSet::new());
+        let mut taken = BTreeSet::new();
         for member in classic.members.values() {
             let chosen = member.protocols.iter().find(|(name, _)| Some(name) == classic.protocol.as_ref());
             let (_, metadata) = chosen.or(member.protocols.first())?;
@@ -226,14 +227,13 @@ impl ConsumerGroup {
             new.user.clone_from(&member.user);
             new.rebalance_timeout = member.rebalance_timeout;
             new.topics = said.topics.into_iter().collect();
-            names.extend(new.topics.iter().cloned());
             new.assigned = with_epoch(&target, classic.generation);
             new.classic = Some(ClassicSide { session_timeout: member.session_timeout, protocols: member.protocols.clone() });
             group.targets.insert(member.id.clone(), target);
             group.put(new);
             group.set_timers(&member.id, |timers| timers.session = Some(now + member.session_timeout));
         }
-        group.topics_hash = topics_hash(&names, topics);
+        group.topics_hash = targeted_hash(&group.targets, topics);
         Some(group)
     }
 

@@ -12,22 +12,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use regex::bytes::{Regex, RegexBuilder};
 use types::TopicId;
 
 use crate::GroupError;
 use crate::assignors::{Assignor, Subscriber, Targets, assign};
+use crate::consumer_topics::{Resolved, compile};
 use crate::coordinator::CoordinatorSettings;
 use crate::group::Effect;
 use crate::reconcile::{MemberState, Step};
 use crate::timers::{MemberTimers, Timers};
-use crate::topology::{Owned, Target, Topics, target_hash, topics_hash};
+use crate::sight::{Sight, Views, targeted_hash};
+use crate::topology::{Owned, Target, Topics, target_hash};
 use crate::weight;
 
-/// Length of an expression.
-const REGEX_TEXT_MAX: usize = 32_767;
-/// Memory that a compiled expression may take. In the worst case all of it is gone through for each byte of a topic's name.
-const REGEX_BYTES_MAX: usize = 1 << 17;
 /// A member that waits is to be heard so many times as often,
 const WAITING_SHARE: u64 = 10;
 /// but all members of a group, if all of them wait, no more often than every so many ms.
@@ -73,7 +70,7 @@ pub struct ConsumerMember {
     pub topics: BTreeSet<String>,
     /// Topics that it describes.
     pub regex: Option<String>,
-    /// Of these, those that it may not see. Not kept: it is known again with its next heartbeat.
+    /// Of all these, those that are there and that it may not see. Not kept: it is known again with its next heartbeat.
     pub hidden: BTreeSet<String>,
     /// The assignor that it asks for.
     pub assignor: Option<String>,
@@ -108,7 +105,7 @@ impl ConsumerMember {
         }
     }
 
-    fn expression(&self) -> Option<&str> {
+    pub(crate) fn expression(&self) -> Option<&str> {
         self.regex.as_deref().filter(|regex| !regex.is_empty())
     }
 
@@ -188,28 +185,6 @@ pub(crate) struct Surroundings<'a> {
     pub sight: Sight<'a>,
 }
 
-/// Which topics a member may see.
-#[derive(Clone, Copy)]
-pub struct Sight<'a> {
-    /// As long as this is the same, so is what is seen.
-    pub stamp: u64,
-    /// May it see this one? `None`: all.
-    pub sees: Option<&'a dyn Fn(&str) -> bool>,
-}
-
-impl Sight<'_> {
-    /// All of them.
-    pub const ALL: Self = Self { stamp: 0, sees: None };
-}
-
-/// Topics that match an expression, of one state of the topics.
-#[derive(Clone, Debug)]
-struct Resolved {
-    version: u64,
-    regex: Regex,
-    topics: BTreeSet<String>,
-}
-
 /// Where a consumer group stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsumerGroupState {
@@ -243,7 +218,7 @@ pub struct ConsumerGroup {
     pub(crate) assignment_epoch: i32,
     /// When the target was computed; 0 never.
     pub(crate) assigned_at: u64,
-    /// Stands for the topics that are read, as they were when the epoch last rose.
+    /// Stands for the topics that targets have, as they were when the epoch last rose or the target was computed.
     pub(crate) topics_hash: u64,
     pub(crate) members: BTreeMap<String, ConsumerMember>,
     pub(crate) instances: HashMap<String, String>,
@@ -253,25 +228,9 @@ pub struct ConsumerGroup {
     timers: MemberTimers,
     /// State of the topics that was looked at last.
     seen: Option<u64>,
-    resolved: HashMap<String, Resolved>,
-    /// By member: the state of the topics and of its sight by which it is known what is hidden from it.
-    looked: HashMap<String, (u64, u64)>,
+    pub(crate) resolved: HashMap<String, Resolved>,
+    pub(crate) views: Views,
     pub(crate) emptied_at: u64,
-}
-
-fn compile(text: &str) -> Result<Regex, GroupError> {
-    // What is parsed takes a multiple of its length, before any limit on what comes of it holds.
-    if text.len() > REGEX_TEXT_MAX {
-        return Err(GroupError::InvalidRegex);
-    }
-    let build = |text: &str, unicode| {
-        RegexBuilder::new(text).unicode(unicode).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build()
-    };
-    // Names of topics are ASCII, and of bytes an expression is much smaller; not all can be said without Unicode's classes.
-    let compiled = |text: &str| build(text, false).or_else(|_| build(text, true));
-    // An expression that is only whole with what is put around it is none.
-    let alone = compiled(text);
-    alone.and(compiled(&format!("^(?:{text})$"))).map_err(|_| GroupError::InvalidRegex)
 }
 
 impl ConsumerGroup {
@@ -296,7 +255,7 @@ impl ConsumerGroup {
             timers: MemberTimers::default(),
             seen: None,
             resolved: HashMap::new(),
-            looked: HashMap::new(),
+            views: Views::default(),
             emptied_at: now,
         }
     }
@@ -360,7 +319,7 @@ impl ConsumerGroup {
         }
         self.timers.remove(id);
         self.targets.remove(id);
-        self.looked.remove(id);
+        self.views.forget(id);
         Some(member)
     }
 
@@ -389,6 +348,7 @@ impl ConsumerGroup {
         if recorded != Some(self.targets_hash()) || self.targets.keys().any(|id| !self.members.contains_key(id)) {
             self.topics_hash = !self.topics_hash;
         }
+        self.views.resume(self.members.values().filter(|member| member.classic.is_none()).map(|member| member.id.clone()));
         for member in self.members.values() {
             let session = member.classic.as_ref().map_or(session_timeout, |classic| classic.session_timeout);
             let revokes = member.state == MemberState::Unrevoked && member.classic.is_none();
@@ -484,7 +444,7 @@ impl ConsumerGroup {
         if self.members.len() >= around.settings.consumer_size_max && !self.members.contains_key(&request.member_id) {
             return Err(GroupError::GroupFull);
         }
-        let (mut before, replaces) = self.find_for_heartbeat(request, id)?;
+        let (before, replaces) = self.find_for_heartbeat(request, id)?;
         let mut updated = before.clone();
         updated.instance = request.instance.clone().or(updated.instance);
         updated.rack = request.rack.clone().or(updated.rack);
@@ -505,7 +465,6 @@ impl ConsumerGroup {
         if let Some(existing) = replaces {
             self.replace(&existing, &before, out);
         }
-        self.hide(&mut before, &mut updated, around);
         let (updated, _) = self.lead(before.clone(), updated, request.owned.as_deref(), around, out);
         self.set_timers(&updated.id, |timers| {
             timers.session = Some(around.now + around.times.session_timeout);
@@ -530,16 +489,21 @@ impl ConsumerGroup {
     }
 
     /// Takes a member's word over, computes what follows for the group, and takes the member a step towards its target. Also tells
-    /// whether its subscription changed.
+    /// whether its subscription changed, or what it may see of it.
     pub(crate) fn lead<W>(
         &mut self,
-        before: ConsumerMember,
-        updated: ConsumerMember,
+        mut before: ConsumerMember,
+        mut updated: ConsumerMember,
         owned: Option<&[(TopicId, Vec<u32>)]>,
         around: &Surroundings<'_>,
         out: &mut Vec<Effect<W>>,
     ) -> (ConsumerMember, bool) {
-        let resubscribed = before.topics != updated.topics || before.expression() != updated.expression() || before.hidden != updated.hidden;
+        self.look(around.topics, Some(&around.sight));
+        if let Some(known) = self.members.get(&before.id) {
+            before.hidden.clone_from(&known.hidden);
+        }
+        let sees_others = self.hide(&before, &mut updated, around);
+        let resubscribed = before.topics != updated.topics || before.expression() != updated.expression() || sees_others;
         let known = self.members.get(&updated.id).is_some_and(|member| *member == updated);
         let id = updated.id.clone();
         self.put(updated);
@@ -565,71 +529,16 @@ impl ConsumerGroup {
         if !resubscribed && self.seen == Some(version) {
             return;
         }
-        self.resolve(around.topics);
-        let hash = self.read_hash(around.topics);
-        if resubscribed || hash != self.topics_hash {
+        self.look(around.topics, Some(&around.sight));
+        if resubscribed {
+            self.drop_unused();
+        }
+        let (news, hash) = (self.views.take_news(), targeted_hash(&self.targets, around.topics));
+        if resubscribed || news || hash != self.topics_hash {
             self.epoch += 1;
             self.topics_hash = hash;
         }
         self.seen = Some(version);
-    }
-
-    fn read_hash(&self, topics: &dyn Topics) -> u64 {
-        let mut names: BTreeSet<String> = self.members.values().flat_map(|member| member.topics.iter().cloned()).collect();
-        names.extend(self.resolved.values().flat_map(|resolved| resolved.topics.iter().cloned()));
-        topics_hash(&names, topics)
-    }
-
-    /// Looks up what the expressions of all members match now.
-    fn resolve(&mut self, topics: &dyn Topics) {
-        let used: BTreeSet<&str> = self.members.values().filter_map(ConsumerMember::expression).collect();
-        self.resolved.retain(|expression, _| used.contains(expression.as_str()));
-        if used.is_empty() {
-            return;
-        }
-        let version = topics.version();
-        let mut names = None;
-        for expression in used {
-            if self.resolved.get(expression).is_some_and(|resolved| resolved.version == version) {
-                continue;
-            }
-            let before = self.resolved.get(expression).map(|resolved| resolved.regex.clone());
-            let Some(regex) = before.or_else(|| compile(expression).ok()) else { continue };
-            let names = names.get_or_insert_with(|| topics.names());
-            let topics = names.iter().filter(|name| regex.is_match(name.as_bytes())).cloned().collect();
-            self.resolved.insert(expression.to_owned(), Resolved { version, regex, topics });
-        }
-    }
-
-    /// Finds out which of the topics that a member describes it may not see.
-    fn hide(&mut self, before: &mut ConsumerMember, updated: &mut ConsumerMember, around: &Surroundings<'_>) {
-        let (Some(expression), Some(sees)) = (updated.expression(), around.sight.sees) else {
-            updated.hidden.clear();
-            self.looked.remove(&updated.id);
-            return;
-        };
-        let state = (around.topics.version(), around.sight.stamp);
-        if before.regex == updated.regex && self.looked.get(&updated.id) == Some(&state) {
-            return;
-        }
-        let regex = self.resolved.get(expression).map(|resolved| resolved.regex.clone()).or_else(|| compile(expression).ok());
-        let Some(regex) = regex else { return };
-        updated.hidden = around.topics.names().into_iter().filter(|name| regex.is_match(name.as_bytes()) && !sees(name)).collect();
-        let is_first = self.looked.insert(updated.id.clone(), state).is_none();
-        let target = self.targets.get(&updated.id);
-        let has = |name: &String| around.topics.find(name).is_some_and(|(id, _)| target.is_some_and(|target| target.contains_key(&id)));
-        if is_first && !updated.hidden.iter().any(has) {
-            // After a restart: it was known before.
-            before.hidden.clone_from(&updated.hidden);
-        }
-    }
-
-    /// Ids of the topics that a member reads and that exist.
-    fn reads(&self, member: &ConsumerMember, topics: &dyn Topics) -> BTreeMap<TopicId, u32> {
-        let described = member.expression().and_then(|expression| self.resolved.get(expression));
-        let described = described.into_iter().flat_map(|resolved| &resolved.topics).filter(|name| !member.hidden.contains(*name));
-        let names = member.topics.iter().chain(described);
-        names.filter_map(|name| topics.find(name)).collect()
     }
 
     /// Computes a target for the group's epoch, if it has none and it is time; the members whose target changed.
@@ -651,6 +560,8 @@ impl ConsumerGroup {
         self.targets = targets;
         self.assignment_epoch = self.epoch;
         self.assigned_at = around.now;
+        self.topics_hash = targeted_hash(&self.targets, around.topics);
+        self.views.note_assigned();
         changed
     }
 
@@ -720,8 +631,10 @@ impl ConsumerGroup {
             }
         }
         if any {
-            self.resolve(topics);
-            self.topics_hash = self.read_hash(topics);
+            self.look(topics, None);
+            self.drop_unused();
+            self.views.take_news();
+            self.topics_hash = targeted_hash(&self.targets, topics);
             self.epoch += 1;
             if self.members.is_empty() {
                 self.emptied_at = now;

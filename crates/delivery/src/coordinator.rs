@@ -9,11 +9,12 @@ use hashbrown::HashMap;
 
 use crate::GroupError;
 use crate::assignors::Assignor;
-use crate::consumer_group::{GroupTimes, Sight, Surroundings};
+use crate::consumer_group::{GroupTimes, Surroundings};
 use crate::group::{Answer, Asked, Effect, Group, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
 use crate::kinds::Kind;
 use crate::offsets::CommittedOffset;
 use crate::record::{decode_offset_key, offset_key, offset_record};
+use crate::sight::Sight;
 use crate::streams_group::StreamsConfig;
 use crate::topology::{NoTopics, Topics};
 use crate::weight;

@@ -6,13 +6,14 @@ use bytes::Bytes;
 use crate::GroupError;
 use crate::classic_members::JoinedAs;
 use crate::consumer_group::{
-    ConsumerGroup, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer, Sight, Surroundings,
+    ConsumerGroup, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer, Surroundings,
 };
 use crate::consumer_record::{GROUP, MEMBER, names_of_member};
 use crate::coordinator::GroupCoordinator;
 use crate::group::{Answer, Effect, Group, GroupState, JoinRequest, Joined, Synced};
 use crate::record::group_key;
 use crate::share_group::{self, ShareGroup, ShareHeartbeat, ShareMember};
+use crate::sight::Sight;
 use crate::streams_group::StreamsGroup;
 use crate::streams_record;
 use crate::topology::Target;
@@ -400,12 +401,13 @@ impl<W: Copy> GroupCoordinator<W> {
         &mut self,
         name: &str,
         request: &ShareHeartbeat,
+        sight: Sight<'_>,
         now: u64,
         out: &mut Vec<Effect<W>>,
     ) -> Result<HeartbeatAnswer, GroupError> {
         self.check_share(name, request)?;
         let (times, before) = (self.share_times(name), out.len());
-        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings, sight: Sight::ALL };
+        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings, sight };
         let outcome = match self.groups.get_mut(name) {
             Some(Kind::Share(group)) if request.epoch < 0 => {
                 group.members.get(&request.member_id).ok_or(GroupError::UnknownMember)?;

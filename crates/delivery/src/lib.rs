@@ -9,6 +9,7 @@ mod assignors;
 mod classic_members;
 mod consumer_group;
 mod consumer_record;
+mod consumer_topics;
 mod coordinator;
 mod done_list;
 mod embedded;
@@ -21,6 +22,7 @@ mod reconcile;
 mod record;
 mod runs;
 mod share_group;
+mod sight;
 mod streams_assignor;
 mod streams_group;
 mod streams_kinds;
@@ -37,7 +39,7 @@ mod weight;
 
 pub use assignors::{Assignor, Subscriber, Targets, assign, simple};
 pub use consumer_group::{
-    ClassicSide, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer, Sight,
+    ClassicSide, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer,
 };
 pub use coordinator::{Commit, Committer, CoordinatorSettings, Expired, GroupCoordinator, GroupSummary, LeaveMember, Migration};
 pub use error::GroupError;
@@ -51,6 +53,7 @@ pub use queue::{
 pub use reconcile::MemberState;
 pub use record::{offset_key, offset_record};
 pub use share_group::{ShareHeartbeat, ShareMember};
+pub use sight::{Mention, Sight};
 pub use streams_assignor::{TaskSets, Tasks, Work, Worker, sticky};
 pub use streams_group::{
     EndpointPartitions, HeldTasks, StreamsAnswer, StreamsConfig, StreamsError, StreamsHeartbeat, StreamsMember,

@@ -13,7 +13,8 @@ use crate::consumer_group::{HeartbeatAnswer, Surroundings};
 use crate::consumer_record::{key_of_group, key_of_member, put_target, put_topics, take_target, take_topics};
 use crate::group::Effect;
 use crate::record::{put, put_option, take_option, take_text};
-use crate::topology::{Owned, Target, Topics, target_hash, topics_hash};
+use crate::sight::{Mention, Sight, Views, targeted, targeted_hash};
+use crate::topology::{Owned, Target, Topics, target_hash};
 use crate::weight;
 
 /// First byte of the key of a share group, and of its members.
@@ -38,6 +39,8 @@ pub struct ShareMember {
     pub host: String,
     /// Topics that it names.
     pub topics: BTreeSet<String>,
+    /// Of these, those that are there and that it may not see. Not kept: it is known again with its next heartbeat.
+    pub hidden: BTreeSet<String>,
     /// What it reads.
     pub assigned: Target,
 }
@@ -74,6 +77,7 @@ pub struct ShareGroup {
     /// No session ends before this.
     wakes_at: Option<u64>,
     seen: Option<u64>,
+    views: Views,
 }
 
 impl ShareGroup {
@@ -95,6 +99,7 @@ impl ShareGroup {
             sessions: BTreeMap::new(),
             wakes_at: None,
             seen: None,
+            views: Views::default(),
         }
     }
 
@@ -128,6 +133,7 @@ impl ShareGroup {
     /// broker stopped, and are computed again.
     pub(crate) fn resume(&mut self, now: u64, session_timeout: u64, recorded: Option<u64>) {
         let ids: Vec<String> = self.members.keys().cloned().collect();
+        self.views.resume(ids.iter().cloned());
         ids.iter().for_each(|id| self.expect(id, now + session_timeout));
         if recorded != Some(self.targets_hash()) {
             self.topics_hash = !self.topics_hash;
@@ -142,6 +148,7 @@ impl ShareGroup {
         out: &mut Vec<Effect<W>>,
     ) -> Result<HeartbeatAnswer, GroupError> {
         let id = &request.member_id;
+        self.look(around.topics, Some(&around.sight));
         let known = self.members.get(id);
         if known.is_none() && self.members.len() >= around.settings.share_size_max {
             return Err(GroupError::GroupFull);
@@ -157,14 +164,15 @@ impl ShareGroup {
         updated.topics = request.topics.as_ref().map_or(updated.topics, |topics| topics.iter().cloned().collect());
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
-        let resubscribed = updated.topics != before.topics;
         let mut changed = BTreeSet::new();
         if known != Some(&updated) {
             changed.insert(id.clone());
         }
+        let sees_others = self.hide(&before, &mut updated, around);
+        let resubscribed = updated.topics != before.topics || sees_others;
         self.members.insert(id.clone(), updated);
         let epochs = (self.epoch, self.assignment_epoch);
-        self.update_epoch(resubscribed, around.topics);
+        self.update_epoch(resubscribed, around);
         changed.extend(self.update_target(around));
         let updated = self.follow(id, resubscribed, around.topics);
         if updated != before {
@@ -184,22 +192,57 @@ impl ShareGroup {
         })
     }
 
-    fn update_epoch(&mut self, resubscribed: bool, topics: &dyn Topics) {
-        let version = topics.version();
+    fn update_epoch(&mut self, resubscribed: bool, around: &Surroundings<'_>) {
+        let version = around.topics.version();
         if !resubscribed && self.seen == Some(version) {
             return;
         }
-        let hash = self.read_hash(topics);
-        if resubscribed || hash != self.topics_hash {
+        let (news, hash) = (self.views.take_news(), targeted_hash(&self.targets, around.topics));
+        if resubscribed || news || hash != self.topics_hash {
             self.epoch += 1;
             self.topics_hash = hash;
         }
         self.seen = Some(version);
     }
 
-    fn read_hash(&self, topics: &dyn Topics) -> u64 {
-        let names = self.members.values().flat_map(|member| member.topics.iter().cloned()).collect();
-        topics_hash(&names, topics)
+    /// Looks at the topics as they are, if they have changed, and at what the members may see of what is new.
+    fn look(&mut self, topics: &dyn Topics, sight: Option<&Sight<'_>>) {
+        if self.views.is_current(topics) {
+            return;
+        }
+        let fresh = self.views.look(self.members.values().flat_map(|member| &member.topics), topics);
+        if fresh.is_empty() {
+            return;
+        }
+        let all = targeted(&self.targets);
+        for member in self.members.values_mut() {
+            let own = fresh.iter().filter(|name| member.topics.contains(*name)).map(|name| (name, Mention::Named));
+            self.views.judge(&member.id, &mut member.hidden, own, (sight, topics, &all));
+        }
+    }
+
+    /// Finds out which of the topics that a member names it may not see. Does it read others than before because of that?
+    fn hide(&mut self, before: &ShareMember, updated: &mut ShareMember, around: &Surroundings<'_>) -> bool {
+        let (topics, sight) = (around.topics, &around.sight);
+        if before.topics == updated.topics && self.views.is_as_before(&updated.id, sight, topics) {
+            return false;
+        }
+        let named: Vec<&String> = updated.topics.iter().filter(|name| topics.find(name).is_some()).collect();
+        self.views.note_present(named.iter().copied().cloned());
+        let hidden = named.iter().copied().filter(|name| sight.sees.is_some_and(|sees| !sees(name, Mention::Named))).cloned().collect();
+        let others = self.views.hear(&updated.id, (&before.hidden, &hidden), named.into_iter(), sight, (topics, &self.targets));
+        updated.hidden = hidden;
+        others
+    }
+
+    /// Ids of the topics that a member reads and that exist.
+    fn reads(&self, member: &ShareMember, topics: &dyn Topics) -> BTreeMap<TopicId, u32> {
+        let seen = member.topics.iter().filter(|name| !member.hidden.contains(*name)).filter_map(|name| topics.find(name));
+        if !self.views.is_unheard(&member.id) {
+            return seen.collect();
+        }
+        let own = self.targets.get(&member.id);
+        seen.filter(|(topic, _)| own.is_some_and(|own| own.contains_key(topic))).collect()
     }
 
     /// Computes a target for the group's epoch, if it has none and it is time; the members whose target changed.
@@ -211,7 +254,7 @@ impl ShareGroup {
         let mut partitions = BTreeMap::new();
         let mut subscribers = Vec::with_capacity(self.members.len());
         for member in self.members.values() {
-            let reads: BTreeMap<TopicId, u32> = member.topics.iter().filter_map(|name| around.topics.find(name)).collect();
+            let reads = self.reads(member, around.topics);
             let topics = reads.keys().copied().collect();
             partitions.extend(reads);
             subscribers.push(Subscriber { id: member.id.clone(), instance: None, topics, has: Owned::new() });
@@ -221,16 +264,18 @@ impl ShareGroup {
         self.targets = targets;
         self.assignment_epoch = self.epoch;
         self.assigned_at = around.now;
+        self.topics_hash = targeted_hash(&self.targets, around.topics);
+        self.views.note_assigned();
         changed
     }
 
     /// Gives a member its target.
     fn follow(&mut self, id: &str, resubscribed: bool, topics: &dyn Topics) -> ShareMember {
+        let reads = self.members.get(id).filter(|member| member.epoch != self.assignment_epoch || resubscribed).map(|member| self.reads(member, topics));
         let Some(member) = self.members.get_mut(id) else { return ShareMember::default() };
-        if member.epoch != self.assignment_epoch || resubscribed {
-            let reads: BTreeSet<TopicId> = member.topics.iter().filter_map(|name| topics.find(name)).map(|(topic, _)| topic).collect();
+        if let Some(reads) = reads {
             let target = self.targets.get(id).into_iter().flatten();
-            member.assigned = target.filter(|(topic, _)| reads.contains(*topic)).map(|(topic, set)| (*topic, set.clone())).collect();
+            member.assigned = target.filter(|(topic, _)| reads.contains_key(*topic)).map(|(topic, set)| (*topic, set.clone())).collect();
         }
         if member.epoch != self.assignment_epoch {
             (member.previous_epoch, member.epoch) = (member.epoch, self.assignment_epoch);
@@ -244,13 +289,16 @@ impl ShareGroup {
         for id in ids {
             self.sessions.remove(id);
             self.targets.remove(id);
+            self.views.forget(id);
             if self.members.remove(id).is_some() {
                 out.push(Effect::Persist(key_of_member(MEMBER, &self.name, id), None));
                 any = true;
             }
         }
         if any {
-            self.topics_hash = self.read_hash(topics);
+            self.look(topics, None);
+            self.views.take_news();
+            self.topics_hash = targeted_hash(&self.targets, topics);
             self.epoch += 1;
             self.persist_group(out);
         }
@@ -313,6 +361,7 @@ impl ShareGroup {
             client_id: take_text(&mut from)?,
             host: take_text(&mut from)?,
             topics: take_topics(&mut from)?,
+            hidden: BTreeSet::new(),
             assigned: take_target(&mut from)?,
         };
         let target = take_target(&mut from)?;

@@ -82,7 +82,7 @@ pub(crate) fn consumers<'a>(members: impl Iterator<Item = &'a ConsumerMember>, a
 }
 
 pub(crate) fn sharers<'a>(members: impl Iterator<Item = &'a ShareMember>, all: &Targets) -> usize {
-    let member = |member: &ShareMember| MEMBER + subscription(member.topics.len(), None) + target(&member.assigned);
+    let member = |member: &ShareMember| MEMBER + subscription(member.topics.len() + member.hidden.len(), None) + target(&member.assigned);
     targets(all) + members.map(member).sum::<usize>()
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use delivery::{Commit, CommittedOffset, Committer, ConsumerGroupState, ConsumerHeartbeat, GroupError, GroupTimes, MemberState, Sight, Topics};
+use delivery::{Commit, CommittedOffset, Committer, ConsumerGroupState, ConsumerHeartbeat, GroupError, GroupTimes, MemberState, Mention, Sight, Topics};
 
 use crate::crowd::{Client, Crowd, Random};
 use crate::room::{GROUP, SESSION_MS, settings};
@@ -195,8 +195,8 @@ fn expressions_match_what_their_member_may_see() {
     let mut crowd = Crowd::new();
     ["orders-1", "orders-2", "secret-1"].iter().for_each(|topic| crowd.shelf.set(topic, 1));
     let ids = ["orders-1", "orders-2", "secret-1"].map(|topic| crowd.shelf.find(topic).unwrap().0);
-    let orders = |topic: &str| topic.starts_with("orders");
-    let (some, more) = (Sight { stamp: 1, sees: Some(&orders) }, Sight { stamp: 2, sees: Some(&|_| true) });
+    let orders = |topic: &str, _: Mention| topic.starts_with("orders");
+    let (some, more) = (Sight { stamp: 1, user: "bob", sees: Some(&orders) }, Sight { stamp: 2, user: "bob", sees: Some(&|_, _| true) });
     let all = |id| ConsumerHeartbeat { topics: None, regex: Some(".*".to_owned()), ..joining(id, &[]) };
     let told = crowd.beat_seeing(&all("a"), some).unwrap();
     assert_eq!(told.assignment.unwrap().into_keys().collect::<Vec<_>>(), ids[..2]);

@@ -13,6 +13,7 @@ mod queue;
 mod queue_model;
 mod room;
 mod share_groups;
+mod sight;
 mod streams_groups;
 mod subscription;
 mod time_outs;

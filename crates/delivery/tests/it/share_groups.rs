@@ -1,6 +1,6 @@
 //! Members of share groups: who reads what, epochs, restarts.
 
-use delivery::{GroupError, HeartbeatAnswer, JoinRequest, ShareHeartbeat, Topics};
+use delivery::{GroupError, HeartbeatAnswer, JoinRequest, ShareHeartbeat, Sight, Topics};
 
 use crate::crowd::Crowd;
 use crate::room::{GROUP, SESSION_MS, join};
@@ -12,7 +12,7 @@ fn beat(id: &str, epoch: i32, topics: Option<&[&str]>) -> ShareHeartbeat {
 
 fn ask(crowd: &mut Crowd, request: &ShareHeartbeat) -> Result<HeartbeatAnswer, GroupError> {
     let mut effects = Vec::new();
-    let answer = crowd.groups.share_heartbeat(GROUP, request, crowd.now, &mut effects);
+    let answer = crowd.groups.share_heartbeat(GROUP, request, Sight::ALL, crowd.now, &mut effects);
     assert!(answer.is_ok() || effects.is_empty(), "what is refused changes nothing");
     crowd.take(effects);
     answer

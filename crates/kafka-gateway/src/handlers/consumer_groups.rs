@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Reply, TOPIC_NAME_BYTES_MAX};
-use delivery::{ConsumerHeartbeat, GroupError, HeartbeatAnswer, Sight, Target};
+use delivery::{ConsumerHeartbeat, GroupError, HeartbeatAnswer, Mention, Sight, Target};
 use kafka_wire::consumer_group_describe::{
     self, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup, Member, TopicPartitions,
 };
@@ -157,14 +157,27 @@ fn check_member<'a>(asking: &Asking<'_>, group: &str, mut topics: impl Iterator<
     })
 }
 
-/// The topics that somebody subscribes to, without those that are not there for him.
-pub(super) fn subscribed(asking: &Asking<'_>, names: &[Str]) -> Vec<String> {
+/// Has somebody asked with what he may see of the topics. What he names is judged when he names it, and later by permissions for queues alone, which
+/// decide what is there for him; what he describes is as much of it as he may see.
+pub(super) fn seeing<T>(asking: &Asking<'_>, ask: impl FnOnce(Sight<'_>) -> T) -> T {
     let asking = asking.quietly();
-    names.iter().filter(|name| asking.check_topic(AclOperation::Describe, name).is_ok()).map(ToString::to_string).collect()
+    if !asking.is_limited() {
+        return ask(Sight { user: asking.name.unwrap_or_default(), ..Sight::ALL });
+    }
+    let sees = |topic: &str, mention: Mention| match mention {
+        Mention::Named => asking.check_queue(AclOperation::Describe, topic) != Err(HIDDEN),
+        Mention::Described => asking.check_topic(AclOperation::Describe, topic).is_ok(),
+    };
+    ask(Sight { stamp: asking.stamp(), user: asking.name.unwrap_or_default(), sees: Some(&sees) })
 }
 
 /// Why a group is described with nothing but a code.
 pub(super) const TOPICS_HIDDEN: &str = "The group has described topic(s) that the client is not authorized to describe.";
+
+/// May all these names be told? A queue that is not there for who asks is a name as one of which there is no topic.
+pub(super) fn may_know<'a>(asking: &Asking<'_>, mut topics: impl Iterator<Item = &'a Str>) -> bool {
+    topics.all(|topic| matches!(asking.quietly().check_topic(AclOperation::Describe, topic), Ok(()) | Err(HIDDEN)))
+}
 
 /// May all these topics be seen?
 pub(super) fn may_see<'a>(asking: &Asking<'_>, mut topics: impl Iterator<Item = &'a Str>) -> bool {
@@ -191,7 +204,7 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         instance: text(request.instance_id),
         rack: text(request.rack_id),
         rebalance_timeout: u64::try_from(request.rebalance_timeout_ms).ok(),
-        topics: request.subscribed_topic_names.map(|names| subscribed(&context.asking(), &names)),
+        topics: request.subscribed_topic_names.map(|names| names.iter().map(ToString::to_string).collect()),
         regex: text(request.subscribed_topic_regex),
         assignor: text(request.server_assignor),
         owned: request.topic_partitions.map(|topics| {
@@ -204,10 +217,8 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         user: context.name().unwrap_or_default().to_owned(),
         fresh_id: Uuid::new_v4().to_string(),
     };
-    let asking = context.asking().quietly();
-    let sees = |topic: &str| asking.check_topic(AclOperation::Describe, topic).is_ok();
-    let sight = if asking.is_limited() { Sight { stamp: asking.stamp(), sees: Some(&sees) } } else { Sight::ALL };
-    Ok(told(context.gateway.broker.consumer_heartbeat(&group, &beat, sight, context.to), respond))
+    let outcome = seeing(&context.asking(), |sight| context.gateway.broker.consumer_heartbeat(&group, &beat, sight, context.to));
+    Ok(told(outcome, respond))
 }
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -228,11 +239,9 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
         return DescribedGroup { error_code: code.code(), group_id: group, ..DescribedGroup::default() };
     }
     let mut found = describe_one(&context.gateway.broker, group);
-    let topics = found.members.iter().flat_map(|member| {
-        let assigned = member.assignment.topic_partitions.iter().chain(&member.target_assignment.topic_partitions);
-        member.subscribed_topic_names.iter().chain(assigned.map(|topic| &topic.topic_name))
-    });
-    if asking.is_limited() && !may_see(&asking, topics) {
+    let named = found.members.iter().flat_map(|member| &member.subscribed_topic_names);
+    let assigned = found.members.iter().flat_map(|member| member.assignment.topic_partitions.iter().chain(&member.target_assignment.topic_partitions));
+    if asking.is_limited() && !(may_know(&asking, named) && may_see(&asking, assigned.map(|topic| &topic.topic_name))) {
         found.error_code = ErrorCode::TopicAuthorizationFailed.code();
         found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
         found.members.clear();

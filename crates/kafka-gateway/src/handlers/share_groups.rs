@@ -12,7 +12,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 
 use super::{NO_ROOM, Outcome};
-use super::consumer_groups::{TOPICS_HIDDEN, check_names, may_see, named, partitions_by_id, subscribed, told};
+use super::consumer_groups::{TOPICS_HIDDEN, check_names, may_know, may_see, named, partitions_by_id, seeing, told};
 use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_group;
@@ -90,11 +90,12 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         member_id: request.member_id.to_string(),
         epoch: request.member_epoch,
         rack: request.rack_id.map(|rack| rack.to_string()),
-        topics: request.subscribed_topic_names.map(|names| subscribed(&context.asking(), &names)),
+        topics: request.subscribed_topic_names.map(|names| names.iter().map(ToString::to_string).collect()),
         client_id: context.client_id.to_owned(),
         host: format!("/{}", context.peer.ip().to_canonical()),
     };
-    Ok(told(context.gateway.broker.share_heartbeat(&request.group_id, &beat, context.to), respond))
+    let outcome = seeing(&context.asking(), |sight| context.gateway.broker.share_heartbeat(&request.group_id, &beat, sight, context.to));
+    Ok(told(outcome, respond))
 }
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -115,10 +116,9 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
         return DescribedGroup { error_code: code.code(), group_id: group, ..DescribedGroup::default() };
     }
     let mut found = describe_one(&context.gateway.broker, group);
-    let topics = found.members.iter().flat_map(|member| {
-        member.subscribed_topic_names.iter().chain(member.assignment.topic_partitions.iter().map(|topic| &topic.topic_name))
-    });
-    if asking.is_limited() && !may_see(&asking, topics) {
+    let named = found.members.iter().flat_map(|member| &member.subscribed_topic_names);
+    let assigned = found.members.iter().flat_map(|member| &member.assignment.topic_partitions).map(|topic| &topic.topic_name);
+    if asking.is_limited() && !(may_know(&asking, named) && may_see(&asking, assigned)) {
         found.error_code = ErrorCode::TopicAuthorizationFailed.code();
         found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
         found.members.clear();

@@ -9,6 +9,7 @@ mod damages;
 mod definitions;
 mod fairness;
 mod hang_ups;
+mod hidden_queues;
 mod kills;
 mod long_requests;
 mod memory;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::coordinator::{Committer, CoordinatorSettings, LeaveMember, Migration};
-use crate::{Answer, Effect, GroupTimes, StreamsConfig};
+use crate::{Answer, Effect, GroupTimes, Sight, StreamsConfig};
 
 const TIMES: GroupTimes = GroupTimes { session_timeout: 45_000, heartbeat_interval: 1_000, assignment_interval: 0 };
 
@@ -95,7 +95,7 @@ fn what_is_counted_is_what_is_there() {
     assert_eq!(join(&mut groups, "a", request("one", "", 100)), None);
     assert_eq!(groups.bytes(), recount(&groups));
     let share = ShareHeartbeat { member_id: "s".to_owned(), topics: Some(vec!["even".to_owned(); 3]), ..ShareHeartbeat::default() };
-    assert!(groups.share_heartbeat("shared", &share, 1, &mut Vec::new()).is_ok());
+    assert!(groups.share_heartbeat("shared", &share, Sight::ALL, 1, &mut Vec::new()).is_ok());
     assert_eq!(groups.bytes(), recount(&groups));
     let leaving = ["one", "two"].map(|id| LeaveMember { member_id: id.to_owned(), instance: None });
     assert!(groups.leave("a", &leaving, 2, &mut Vec::new()).is_ok());
@@ -130,7 +130,7 @@ fn beyond_the_bound_what_is_there_goes_on() {
     assert_eq!(join(&mut groups, "first", request("", "another", 1000)), Some(GroupError::GroupFull));
     assert_eq!(join(&mut groups, "first", request("one", "", 1 << 20)), Some(GroupError::GroupFull));
     let share = ShareHeartbeat { member_id: "s".to_owned(), topics: Some(vec!["t".to_owned()]), ..ShareHeartbeat::default() };
-    assert_eq!(groups.share_heartbeat("shared", &share, 1, &mut Vec::new()), Err(GroupError::GroupFull));
+    assert_eq!(groups.share_heartbeat("shared", &share, Sight::ALL, 1, &mut Vec::new()), Err(GroupError::GroupFull));
     let deleted: BTreeMap<String, bool> = groups.names().into_iter().filter(|name| name != "first").map(|name| (name.clone(), groups.delete(&name).is_ok())).collect();
     assert!(deleted.into_values().all(|deleted| deleted));
     assert_eq!(join(&mut groups, "first", request("", "another", 1000)), None);
