@@ -84,7 +84,7 @@ pub const BROKER: &[Setting] = &[
     row("compression.lz4.level", Int(1, 17), "9", DefaultOnly, "LZ4 has one level here."),
     row("compression.zstd.level", Int(-131_072, 22), "3", Enforced, "How hard zstd tries when batches are packed again."),
     row("socket.request.max.bytes", Int(1024, INT), "104857600", Enforced, "Largest request."),
-    row("mainstem.frame.timeout.ms", Int(1, INT), "120000", Enforced, "A Kafka request, or an AMQP frame, that has begun is whole this much later, or its connection ends; time in which the broker reads nothing of it does not count."),
+    row("mainstem.frame.timeout.ms", Int(1, INT), "120000", Enforced, "A Kafka request, or an AMQP frame, that has begun is whole this much later, or its connection ends; time in which the broker reads nothing of it for reasons of its own does not count."),
     row("mainstem.frame.byte.rate", Int(0, INT), "4096", Enforced, "Bytes a second of a request or frame that has begun: its connection ends when fewer came on average, apart from its first 30 s; 0: any number."),
     row("connections.max.idle.ms", Int(-1, MAX), "600000", Enforced, "A Kafka client's connection ends when nothing was sent or received, and nothing was under way, for this long; -1: never."),
     row("mainstem.login.timeout.ms", Int(1, INT), "10000", Enforced, "A Kafka client of a SASL listener is logged in this much later, after the handshake of TLS, or its connection ends."),

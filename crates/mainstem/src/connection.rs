@@ -11,7 +11,7 @@ use tokio::io::Interest;
 
 use crate::closings::Reason;
 use crate::idle::Idle;
-use crate::input::{Input, Late, frames, make_room, receive};
+use crate::input::{Input, Late, Reads, frames, make_room, receive};
 use crate::protocol::Refusal;
 use crate::shard::{Connection, Outgoing, Shard};
 use crate::stream::Stream;
@@ -113,6 +113,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 last_progress = now;
                 last_sent = Some(now);
                 idle.note_activity(now);
+                input.note_sent(sent);
                 shard.watch_time(now);
                 if sent >= SEND_TURN_BYTES && !outgoing.is_empty() {
                     tokio::task::yield_now().await;
@@ -137,7 +138,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         if let Some(end) = is_over(shard, connection, &mut refused, answered.then_some(last_sent)) {
             return end;
         }
-        let may_read = refused.is_none() && has_room(connection, &outgoing) && !shard.draining.get();
+        let open = refused.is_none() && !shard.draining.get();
+        let may_read = open && has_room(connection, &outgoing);
         // Complete frames may be waiting in the buffer since reading was held back.
         if may_read && let Some(end) = frames(shard, connection, &mut input, None) {
             let Some(end) = postpone(end, &mut refused) else { continue };
@@ -162,7 +164,12 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         }
         let wanted = may_read && connection.session.borrow().wants_read();
         let memory = input.waits_for_memory(wanted, &connection.wake);
-        if let Some(late) = input.judge(shard, connection.place.requests(), wanted && !memory, now) {
+        let state = match wanted {
+            true if !memory => Reads::Yes,
+            false if open && !may_read && connection.session.borrow().wants_read() => Reads::BehindAnswers,
+            _ => Reads::No,
+        };
+        if let Some(late) = input.judge(shard, connection.place.requests(), state, now) {
             return End::Late(late);
         }
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {

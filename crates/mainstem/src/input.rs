@@ -46,6 +46,17 @@ pub struct Late {
     pub needed: bool,
 }
 
+/// Is more of a request read?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// What comes.
+    Yes,
+    /// Not before the peer takes answers that wait for it.
+    BehindAnswers,
+    /// Not for now, for reasons of ours.
+    No,
+}
+
 /// What has come.
 #[derive(Default)]
 pub struct Input {
@@ -57,6 +68,10 @@ pub struct Input {
     pub interrupted: bool,
     /// Of a request of which a part is there.
     pace: Option<Pace>,
+    /// It is not read because the peer does not take answers: that is no time that it is given.
+    behind_answers: bool,
+    /// Bytes of answers that the peer has taken since it began, while that was so: taking them is getting on.
+    answers_taken: usize,
     /// Of a small one.
     held: Option<Held>,
     /// The last request that came whole was read beyond the bound of memory.
@@ -96,24 +111,39 @@ impl Input {
         self.room.is_some() || wanted && frame.waits() && !frame.may_read(wake)
     }
 
-    /// Has a request come too slowly, which is `read` from now on or not? `of`: what its address has.
-    pub fn judge(&mut self, shard: &Shard, of: &Arc<AddressUse>, read: bool, now: Instant) -> Option<Late> {
+    /// The peer has taken so many bytes of answers.
+    pub fn note_sent(&mut self, bytes: usize) {
+        if self.behind_answers {
+            self.answers_taken += bytes;
+        }
+    }
+
+    /// Bytes by which the request has got on.
+    fn progress(&self) -> usize {
+        self.arrived() + self.answers_taken
+    }
+
+    /// Has a request come too slowly, which is read from now on or not? `of`: what its address has.
+    pub fn judge(&mut self, shard: &Shard, of: &Arc<AddressUse>, reads: Reads, now: Instant) -> Option<Late> {
         let (arrived, holds, frames) = (self.arrived(), self.holds(), &shard.shared.frames);
         let held = if holds && matches!(self.reading, Reading::Small) { arrived } else { 0 };
         if held > 0 || self.held.is_some() {
             self.held.get_or_insert_with(|| Held::new(frames, of)).set(held);
         }
+        // A small one that is there may be whole, and waits in the buffer.
+        self.behind_answers = reads == Reads::BehindAnswers && matches!(&self.reading, Reading::Large(frame) if frame.missing() > 0);
+        let progress = self.progress();
         let pace = self.pace.as_mut()?;
-        pace.set_read(read, now);
-        if pace.is_over(arrived, shard.shared.times.pace, now) {
+        pace.set_read(reads == Reads::Yes || self.behind_answers, now);
+        if pace.is_over(progress, shard.shared.times.pace, now) {
             return Some(Late { arrived, needed: false });
         }
         let Reading::Large(frame) = &mut self.reading else {
             // A small one is whole in much less than a span. Each of them is read in any case: beyond the bound there may be too many.
             let needed = |span: Span| frames.is_over() || span.is_slow() && frames.is_scarce();
-            return (holds && pace.end_span(arrived, 0, now).is_some_and(needed)).then_some(Late { arrived, needed: true });
+            return (holds && pace.end_span(progress, 0, now).is_some_and(needed)).then_some(Late { arrived, needed: true });
         };
-        let span = pace.end_span(arrived, frame.pace_floor(), now)?;
+        let span = pace.end_span(progress, frame.pace_floor(), now)?;
         if span.is_slow() {
             frame.lapse();
         }
@@ -128,7 +158,7 @@ impl Input {
 
     /// When to judge again.
     pub fn next_look(&self, shard: &Shard) -> Option<Instant> {
-        self.pace.as_ref().and_then(|pace| pace.next(self.arrived(), self.holds(), shard.shared.times.pace))
+        self.pace.as_ref().and_then(|pace| pace.next(self.progress(), self.holds(), shard.shared.times.pace))
     }
 
     /// Notes whether a part of a request is there after what is whole was taken; `taken`: something was.
@@ -136,7 +166,7 @@ impl Input {
         if self.buffer.is_empty() && matches!(self.reading, Reading::Small) {
             self.pace = None;
         } else if taken || self.pace.is_none() {
-            self.pace = Some(Pace::new(Instant::now()));
+            (self.pace, self.answers_taken) = (Some(Pace::new(Instant::now())), 0);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! How fast a request (of AMQP: a frame) has to come once its first byte is there. Time in which the broker does not read does not count.
+//! How fast a request (of AMQP: a frame) has to come once its first byte is there. Time in which the broker does not read does not count,
+//! unless it is because the client does not take answers: then taking them is as good as sending.
 //!
 //! | bound | why |
 //! |---|---|

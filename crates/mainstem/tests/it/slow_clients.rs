@@ -229,6 +229,38 @@ fn what_has_begun_comes_to_its_end_or_is_ended() {
     assert!(text.contains("did not come to its end") && text.contains("arrived=500000"), "{text}");
 }
 
+/// CreateTopics of version 5 that only validates, and is answered with more than a megabyte of settings.
+fn create_topics() -> Vec<u8> {
+    // A thousand topics and one, as a length of that kind.
+    let mut request = vec![0, 19, 0, 5, 0, 0, 0, 7, 0xff, 0xff, 0, 0xe9, 7];
+    for number in 0..1000 {
+        request.push(5);
+        request.extend(format!("{number:04}").as_bytes());
+        request.extend([0, 0, 0, 1, 0, 1, 1, 1, 0]);
+    }
+    request.extend([0, 0, 0x75, 0x30, 1, 0]);
+    request
+}
+
+#[test]
+fn a_request_behind_answers_that_nobody_takes_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &["--set", "mainstem.frame.timeout.ms=2000"]);
+    make_topic(&process);
+    let mut socket = process.connect();
+    // The controller answers, and what follows is read meanwhile. More than the sockets of both sides hold.
+    (0..8).for_each(|_| send(&mut socket, &create_topics()));
+    socket.set_write_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+    socket.write_all(&(1_u32 << 20).to_be_bytes()).expect("it is read");
+    _ = socket.write_all(&vec![0; 500_000]);
+    let began = Instant::now();
+    while closed(&process, "unfinished_request") == 0 {
+        assert!(began.elapsed() < PATIENCE, "what has come of it is not kept for as long as its sender likes");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(closed(&process, "unread_answers"), 0);
+}
+
 #[test]
 fn idle_connections_end_and_those_that_wait_for_an_answer_do_not() {
     let folder = tempfile::tempdir().unwrap();
