@@ -12,10 +12,10 @@ use types::{Durability, LogId, Offset, TopicId};
 use uuid::Uuid;
 
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key, unified};
-use crate::jobs::{TOGETHER_MAX, durable};
+use crate::jobs::durable;
 use crate::limits::{LimitKind, LimitReached};
-use crate::log_ends::{Fits, in_one};
-use crate::queues::{ONLY, QueueError};
+use crate::log_ends::Fits;
+use crate::queues::ONLY;
 use crate::settings::{SettingError, Settings, TOPIC, find};
 use crate::topic::{Topic, TopicConfig, effective};
 use crate::Broker;
@@ -240,85 +240,6 @@ impl Broker {
                 Ok(self.publish(name, record))
             })
             .collect()
-    }
-
-    /// Deletes a topic and all its records, and the queue that it is.
-    ///
-    /// # Errors
-    /// When the journal does not take it.
-    pub fn delete_topic(self: &Arc<Self>, topic: &Arc<Topic>) -> Result<(), AppendError> {
-        self.delete_topics(std::slice::from_ref(topic)).pop().unwrap_or(Ok(()))
-    }
-
-    /// Deletes topics, each for itself, many of them with one commit; an outcome for each. No topic is there twice.
-    pub fn delete_topics(self: &Arc<Self>, topics: &[Arc<Topic>]) -> Vec<Result<(), AppendError>> {
-        let mut outcomes = Vec::with_capacity(topics.len());
-        let mut topics = topics.iter().peekable();
-        while topics.peek().is_some() {
-            let (mut items, mut begun) = (Vec::new(), Vec::new());
-            while items.len() < TOGETHER_MAX
-                && let Some(topic) = topics.next()
-            {
-                let own = self.begin_topic_deletion(topic).map(|mut own| {
-                    let first = items.len();
-                    items.append(&mut own);
-                    first..items.len()
-                });
-                begun.push((topic, own));
-            }
-            let results = if items.is_empty() { AppendResults::new() } else { self.commit_all(0, items) };
-            outcomes.extend(begun.into_iter().map(|(topic, own)| {
-                let own = own?;
-                if !own.is_empty() {
-                    own.into_iter().try_for_each(|item| durable(results.get(item)))?;
-                    self.end_topic_deletion(topic);
-                }
-                Ok(())
-            }));
-        }
-        outcomes
-    }
-
-    /// Deletes the queue that a topic is; what is to be written for the topic itself, nothing if it went with its queue or is gone.
-    fn begin_topic_deletion(self: &Arc<Self>, topic: &Topic) -> Result<Vec<AppendItem>, AppendError> {
-        // Another one may have its name by now.
-        if self.topic(&topic.name).is_none_or(|now| now.id != topic.id) {
-            return Ok(Vec::new());
-        }
-        if let Some(queue) = self.queue_on(topic) {
-            match self.delete_queue(&queue, false, false) {
-                Err(QueueError::Append(error)) => return Err(error),
-                // Nothing was asked that could be refused.
-                _ if !queue.is_attached() => return Ok(Vec::new()),
-                _ => {}
-            }
-        }
-        let mut items = vec![AppendItem::State { key: topic_key(&topic.name), value: None }];
-        items.extend(self.ends_of(&topic.logs()));
-        Ok(in_one(items, self.forgotten_offsets_of(topic)))
-    }
-
-    /// That a topic is deleted is durable.
-    fn end_topic_deletion(&self, topic: &Topic) {
-        self.catalog.remove(topic);
-        self.follow_ends(&topic.logs());
-        self.drop_subscriptions_to(topic.id);
-        self.forget_late_offsets_of(topic);
-    }
-
-    /// Deletes what groups have committed of a topic, to be written together with the deletion of the topic; then
-    /// [`Broker::forget_late_offsets_of`].
-    pub(crate) fn forgotten_offsets_of(&self, topic: &Topic) -> Vec<AppendItem> {
-        let keys = if topic.name.is_empty() { Vec::new() } else { self.groups().offset_keys(&topic.name) };
-        keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect()
-    }
-
-    /// A topic is gone: what was committed of it and what was under way when it went goes too. What is written once more is little.
-    pub(crate) fn forget_late_offsets_of(&self, topic: &Topic) {
-        if !topic.name.is_empty() {
-            // What is not removed now is removed as expired.
-            let _ = self.forget_committed_offsets(&topic.name);
-        }
     }
 
     fn record_of(topic: &Topic) -> TopicRecord {

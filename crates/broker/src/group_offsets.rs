@@ -208,12 +208,13 @@ impl Broker {
         outcomes
     }
 
-    /// Deletes what all groups have committed for a topic, durably. On the controller's thread.
-    pub(crate) fn forget_committed_offsets(&self, topic: &str) -> Result<(), AppendError> {
+    /// Deletes what all groups have committed for topics, durably. On the controller's thread.
+    pub(crate) fn forget_committed_offsets(&self, topics: &[&str]) -> Result<(), AppendError> {
         let outcomes: Vec<_> = {
             let mut state = self.groups().state.lock();
-            let mut keys = state.coordinator.forget_topic(topic);
-            keys.extend(state.withdraw(|_, commit| commit.topic == topic));
+            let mut keys: Vec<Bytes> = topics.iter().flat_map(|topic| state.coordinator.forget_topic(topic)).collect();
+            let gone: HashSet<&str> = topics.iter().copied().collect();
+            keys.extend(state.withdraw(|_, commit| gone.contains(commit.topic.as_str())));
             let items = |keys: &[Bytes]| keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
             keys.chunks(KEYS_AT_ONCE).map(|keys| state.append_blocking(self, items(keys)).1).collect()
         };

@@ -37,6 +37,7 @@ mod settings;
 mod share_rules;
 mod subscriptions;
 mod topic;
+mod topic_deletion;
 mod transactions;
 mod unpacking;
 mod unsent;

@@ -657,13 +657,20 @@ impl Broker {
         lots.iter().zip(durable).map(|(lot, durable)| if durable { Ok(!lot.is_empty()) } else { Err(NotWritten) }).collect()
     }
 
-    /// A topic is deleted. On the controller's thread.
-    pub(crate) fn drop_subscriptions_to(&self, topic: TopicId) {
+    /// Subscriptions are deleted because what they were of has gone, with one commit. On the controller's thread.
+    pub(crate) fn drop_leftovers(&self, dropped: &[Arc<SharedSubscription>]) {
         // What is not deleted now is deleted at the next start, since the topic is gone.
-        let _ = self.drop_subscriptions(&self.subscriptions().of_topic(topic));
+        let _ = self.drop_subscriptions(dropped);
     }
 
-    /// As [`Broker::drop_subscriptions_to`], without waiting: the topic's own deletion is durable.
+    /// That of a group to a topic, but for a queue's.
+    pub(crate) fn subscriptions_of(&self, group: &str, topic: TopicId) -> Vec<Arc<SharedSubscription>> {
+        let mut found = self.subscriptions().of_topic(topic);
+        found.retain(|shared| *shared.name.group == *group && self.queue_with(shared).is_none());
+        found
+    }
+
+    /// Those to a topic are deleted, without waiting: the topic's own deletion is durable.
     pub(crate) fn forget_subscriptions_to(&self, topic: TopicId) {
         self.end_subscriptions(&self.subscriptions().of_topic(topic), None);
     }
@@ -678,11 +685,7 @@ impl Broker {
 
     /// A group forgets topics, many of them with one commit; for each what [`Broker::drop_subscription`] says. On the controller's thread.
     pub fn drop_subscriptions_to_each(&self, group: &str, topics: &[TopicId]) -> Vec<Result<bool, NotWritten>> {
-        let of_topic = |topic: &TopicId| {
-            let mut doomed = self.subscriptions().of_topic(*topic);
-            doomed.retain(|shared| *shared.name.group == *group && self.queue_with(shared).is_none());
-            doomed
-        };
+        let of_topic = |topic: &TopicId| self.subscriptions_of(group, *topic);
         topics.chunks(TOGETHER_MAX).flat_map(|piece| self.drop_each(piece.iter().map(of_topic).collect())).collect()
     }
 }

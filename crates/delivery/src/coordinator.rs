@@ -20,6 +20,9 @@ use crate::topology::{NoTopics, Topics};
 use crate::weight;
 
 mod account;
+mod readers;
+
+use readers::Readers;
 
 /// Keys that a piece of expiring returns, about, at most.
 const KEYS_AT_ONCE: usize = 1000;
@@ -168,7 +171,9 @@ pub struct GroupCoordinator<W> {
     pub(crate) streams_configs: HashMap<String, StreamsConfig>,
     /// After a restart: the hash of a group's targets as it was recorded.
     pub(crate) recorded: HashMap<String, u64>,
-    offsets: HashMap<String, Offsets>,
+    offsets: HashMap<Arc<str>, Offsets>,
+    /// Which groups have offsets of a topic.
+    readers: Readers,
     /// What each group weighs without its offsets, and all together with theirs.
     weights: HashMap<String, usize>,
     bytes: usize,
@@ -196,6 +201,7 @@ impl<W: Copy> GroupCoordinator<W> {
             streams_configs: HashMap::new(),
             recorded: HashMap::new(),
             offsets: HashMap::new(),
+            readers: Readers::default(),
             weights: HashMap::new(),
             bytes: 0,
             bytes_max: usize::MAX,
@@ -539,7 +545,7 @@ impl<W: Copy> GroupCoordinator<W> {
         self.reschedule(name);
         self.weigh(name);
         let offsets = self.offsets.remove(name).unwrap_or_default();
-        self.note_all_removed(&offsets);
+        self.note_all_removed(name, &offsets);
         let keys = offsets.into_keys().map(|(topic, partition)| offset_key(name, &topic, partition));
         Ok(keys.chain(own).collect())
     }
@@ -558,6 +564,9 @@ impl<W: Copy> GroupCoordinator<W> {
         let removed = self.offsets.get_mut(name).and_then(|offsets| offsets.remove(&(topic.to_owned(), partition)));
         Ok(removed.map(|offset| {
             self.note_removed(topic, &offset);
+            if !self.has_offsets_of(name, topic) {
+                self.readers.remove(name, topic);
+            }
             offset_key(name, topic, partition)
         }))
     }
@@ -565,22 +574,23 @@ impl<W: Copy> GroupCoordinator<W> {
     /// Keys of what is committed of a topic.
     pub fn offset_keys(&self, topic: &str) -> Vec<Bytes> {
         let all = (topic.to_owned(), 0)..=(topic.to_owned(), u32::MAX);
-        let of_group = |(group, offsets): (&String, &BTreeMap<(String, u32), _>)| -> Vec<Bytes> {
-            offsets.range(all.clone()).map(|((_, partition), _)| offset_key(group, topic, *partition)).collect()
+        let of_group = |group: Arc<str>| -> Vec<Bytes> {
+            let own = self.offsets.get(&group).into_iter().flat_map(|offsets| offsets.range(all.clone()));
+            own.map(|((_, partition), _)| offset_key(&group, topic, *partition)).collect()
         };
-        self.offsets.iter().flat_map(of_group).collect()
+        self.readers.of(topic).into_iter().flat_map(of_group).collect()
     }
 
-    /// Forgets all offsets of a topic that is deleted; returns the keys to be removed.
+    /// Forgets all offsets of a topic that is deleted; returns the keys to be removed. Takes no longer for groups that have none of it.
     pub fn forget_topic(&mut self, topic: &str) -> Vec<Bytes> {
         let (mut keys, mut bytes) = (Vec::new(), 0);
         let all = (topic.to_owned(), 0)..=(topic.to_owned(), u32::MAX);
-        for (group, offsets) in &mut self.offsets {
-            let own: Vec<u32> = offsets.range(all.clone()).map(|((_, partition), _)| *partition).collect();
-            for partition in own {
-                let removed = offsets.remove(&(topic.to_owned(), partition));
-                bytes += removed.map_or(0, |offset| weight::offset(topic, &offset.metadata));
-                keys.push(offset_key(group, topic, partition));
+        for group in self.readers.of(topic) {
+            self.readers.remove(&group, topic);
+            let Some(offsets) = self.offsets.get_mut(&group) else { continue };
+            for ((_, partition), offset) in offsets.extract_if(all.clone(), |_, _| true) {
+                bytes += weight::offset(topic, &offset.metadata);
+                keys.push(offset_key(&group, topic, partition));
             }
         }
         self.bytes -= bytes;
@@ -598,7 +608,7 @@ impl<W: Copy> GroupCoordinator<W> {
             self.groups.range::<str, _>(behind).take(most).map(|(name, group)| (name.clone(), group.expires_from())).collect();
         let all = looked_at.len() < most;
         for (name, emptied) in looked_at {
-            let old = |emptied: u64| emptied <= before || emptied <= recently && self.offsets.get(&name).is_none_or(BTreeMap::is_empty);
+            let old = |emptied: u64| emptied <= before || emptied <= recently && self.offsets.get(name.as_str()).is_none_or(BTreeMap::is_empty);
             if let Some(emptied) = emptied.filter(|emptied| old(*emptied) && !spared(&name)) {
                 self.expire_group(&name, emptied, before, &mut expired.keys);
                 if expired.keys.len() >= KEYS_AT_ONCE {
@@ -616,16 +626,20 @@ impl<W: Copy> GroupCoordinator<W> {
 
     /// Forgets what is too old of a group that has been empty since `emptied`; leaves some when there is much.
     fn expire_group(&mut self, name: &str, emptied: u64, before: u64, keys: &mut Vec<Bytes>) {
-        let mut bytes = 0;
+        let (mut bytes, mut topics) = (0, BTreeSet::new());
         if let Some(offsets) = self.offsets.get_mut(name) {
             let old = offsets.extract_if(.., |_, offset| offset.committed_at.max(emptied) <= before);
             let left = KEYS_AT_ONCE.saturating_sub(keys.len());
             keys.extend(old.take(left).map(|((topic, partition), offset)| {
                 bytes += weight::offset(&topic, &offset.metadata);
-                offset_key(name, &topic, partition)
+                let key = offset_key(name, &topic, partition);
+                topics.insert(topic);
+                key
             }));
         }
         self.bytes -= bytes;
+        topics.retain(|topic| !self.has_offsets_of(name, topic));
+        topics.iter().for_each(|topic| self.readers.remove(name, topic));
         if self.offsets.get(name).is_none_or(BTreeMap::is_empty) {
             keys.extend(self.groups.remove(name).into_iter().flat_map(|group| group.keys()));
             self.offsets.remove(name);

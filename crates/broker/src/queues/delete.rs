@@ -23,13 +23,14 @@ use crate::groups::now;
 use crate::jobs::{NOBODY, Pending, Stage, Staged, TOGETHER_MAX, durable};
 use crate::log_ends::in_one;
 use crate::security::{Principal, Resource};
+use crate::topic_deletion::Leftovers;
 
 /// A deletion that has begun.
-struct Deletion {
+pub(crate) struct Deletion {
     queue: Arc<Queue>,
     host: Arc<Vhost>,
     /// To be written; the first of them counts.
-    items: Vec<AppendItem>,
+    pub items: Vec<AppendItem>,
     /// How many messages were ready.
     ready: u64,
 }
@@ -46,7 +47,7 @@ impl Queue {
         own.machine.consumers() == 0 && (self.auto_delete || own.machine.expires_at().is_some_and(|at| at <= now()))
     }
 
-    fn may_take_exchanges(&self, broker: &Broker) -> bool {
+    pub(crate) fn may_take_exchanges(&self, broker: &Broker) -> bool {
         broker.vhosts.get(&self.vhost).is_some_and(|host| host.exchanges.read().may_take_exchanges(self.id))
     }
 }
@@ -60,7 +61,7 @@ impl Broker {
         let Some(mut deletion) = self.begin_deletion(queue, if_unused, if_empty)? else { return Ok(0) };
         let items = std::mem::take(&mut deletion.items);
         let written = if items.is_empty() { Ok(()) } else { durable(self.commit_all(0, items).first()) };
-        self.end_deletion(deletion, written)
+        self.end_deletion_alone(deletion, written)
     }
 
     /// Deletes a queue, if who asks may. On the controller's thread.
@@ -135,11 +136,12 @@ impl Broker {
                 }
             }
             let results = if items.is_empty() { AppendResults::new() } else { self.commit_all(0, items) };
-            let mut outcome = Ok(());
+            let (mut outcome, mut leftovers) = (Ok(()), Leftovers::default());
             for (deletion, item) in begun {
                 let written = item.map_or(Ok(()), |item| durable(results.get(item)));
-                outcome = outcome.and(self.end_deletion(deletion, written).map(drop));
+                outcome = outcome.and(self.end_deletion(deletion, written, &mut leftovers).map(drop));
             }
+            self.forget(leftovers);
             outcome?;
         }
         Ok(true)
@@ -170,11 +172,11 @@ impl Broker {
             };
             let items = std::mem::take(&mut deletion.items);
             if items.is_empty() {
-                return Stage::Done(Box::new(broker.end_deletion(deletion, Ok(()))));
+                return Stage::Done(Box::new(broker.end_deletion_alone(deletion, Ok(()))));
             }
             let of = (queue.vhost.to_string(), queue.name.clone());
             let then = move |broker: &Arc<Self>, written: Result<(), AppendError>| {
-                Box::new(broker.end_deletion(deletion, written)) as Box<dyn Any + Send>
+                Box::new(broker.end_deletion_alone(deletion, written)) as Box<dyn Any + Send>
             };
             Stage::Write { items, of, comes: false, then: Box::new(then) }
         })
@@ -214,7 +216,7 @@ impl Broker {
     }
 
     /// `None`: it is deleted already.
-    fn begin_deletion(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<Option<Deletion>, QueueError> {
+    pub(crate) fn begin_deletion(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<Option<Deletion>, QueueError> {
         let counts = self.check_deletion(queue, if_unused, if_empty)?;
         let Some(host) = self.vhosts.get(&queue.vhost) else { return Ok(None) };
         if queue.is_dropped() {
@@ -237,7 +239,20 @@ impl Broker {
         Ok(Some(Deletion { queue: Arc::clone(queue), host, items, ready }))
     }
 
-    fn end_deletion(self: &Arc<Self>, deletion: Deletion, written: Result<(), AppendError>) -> Result<u64, QueueError> {
+    fn end_deletion_alone(self: &Arc<Self>, deletion: Deletion, written: Result<(), AppendError>) -> Result<u64, QueueError> {
+        let mut leftovers = Leftovers::default();
+        let ready = self.end_deletion(deletion, written, &mut leftovers)?;
+        self.forget(leftovers);
+        Ok(ready)
+    }
+
+    /// How many messages were ready. Then [`Broker::forget`] what is left.
+    pub(crate) fn end_deletion(
+        self: &Arc<Self>,
+        deletion: Deletion,
+        written: Result<(), AppendError>,
+        leftovers: &mut Leftovers,
+    ) -> Result<u64, QueueError> {
         written?;
         let Deletion { queue, host, ready, .. } = deletion;
         queue.parts().for_each(|part| part.dropped.store(true, Ordering::SeqCst));
@@ -262,7 +277,7 @@ impl Broker {
         if queue.attached && queue.is_stream() {
             // A share group of that name is any other.
         } else if queue.attached {
-            let _ = self.drop_subscription(queue.understood().group(), queue.topic.id);
+            leftovers.subscriptions.extend(self.subscriptions_of(queue.understood().group(), queue.topic.id));
         } else {
             self.catalog.remove(&queue.topic);
             match queue.is_recorded() {
@@ -270,7 +285,7 @@ impl Broker {
                 false => self.end_passing(queue.log()),
             }
             self.forget_subscriptions_to(queue.topic.id);
-            self.forget_late_offsets_of(&queue.topic);
+            leftovers.offsets_of.push(Arc::clone(&queue.topic));
         }
         Ok(ready)
     }

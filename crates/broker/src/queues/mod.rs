@@ -82,6 +82,7 @@ pub use rights::Caller;
 pub use vhosts::{VhostDeleted, VhostMetadata};
 pub(crate) use vhosts::is_queue_type;
 pub(crate) use admin::ONLY;
+pub(crate) use delete::Deletion;
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
 pub(crate) use ticker::Ticker;

@@ -189,3 +189,32 @@ fn records_do_not_make_a_virtual_host() {
     assert_eq!((vhost.policies().all(broker::PolicyScope::User).len(), vhost.exchanges().read().exchange_count()), (0, 7));
     node.close();
 }
+
+/// Topics, queues, and queues on topics that are deleted as topics, as by DeleteTopics.
+#[test]
+fn queues_that_are_deleted_as_topics_go_together() {
+    const EACH: usize = 100;
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    let wish = |name: String| CreateTopic { name, partitions: 1, replication: 1, overrides: Default::default() };
+    let plain: Vec<String> = (0..EACH).map(|number| format!("plain-{number}")).collect();
+    let attached: Vec<String> = (0..EACH).map(|number| format!("attached-{number}")).collect();
+    let queues: Vec<String> = (0..EACH).map(|number| format!("queue-{number}")).collect();
+    let created = node.broker.create_topics(plain.iter().chain(&attached).cloned().map(wish).collect());
+    assert!(created.iter().all(Result::is_ok));
+    attached.iter().chain(&queues).for_each(|name| drop(node.queue(name, true)));
+    let all: Vec<_> = plain.iter().chain(&attached).chain(&queues).map(|name| node.broker.topic(name).expect("it is there")).collect();
+    let before = node.journal(0).metrics().commits_so_far().0;
+    assert!(node.broker.delete_topics(&all).iter().all(Result::is_ok));
+    let writes = node.journal(0).metrics().commits_so_far().0 - before;
+    assert!(writes < EACH as u64 / 2, "{writes} writes");
+    let check = |node: &Node| {
+        assert!(all.iter().all(|topic| node.broker.topic(&topic.name).is_none()));
+        assert!(node.vhost().queues().is_empty());
+    };
+    check(&node);
+    node.close();
+    let node = open(folder.path());
+    check(&node);
+    node.close();
+}

@@ -2,6 +2,8 @@
 //! Beyond the bound no group, member or offset is taken that would be new; what is there goes on, and has a quarter more for what members say
 //! of themselves again and what they are assigned. What comes back from the journal at a start is taken whatever it weighs.
 
+use std::collections::btree_map::Entry;
+
 use super::{Commit, GroupCoordinator, Offsets};
 use crate::GroupError;
 use crate::consumer_group::ConsumerHeartbeat;
@@ -55,11 +57,22 @@ impl<W: Copy> GroupCoordinator<W> {
         self.bytes += weight::offset(&topic, &offset.metadata);
         let offsets = match self.offsets.get_mut(group) {
             Some(offsets) => offsets,
-            None => self.offsets.entry(group.to_owned()).or_default(),
+            None => self.offsets.entry(group.into()).or_default(),
         };
         let name_bytes = topic.len();
-        if let Some(before) = offsets.insert((topic, partition), offset) {
-            self.bytes -= weight::offset("", &before.metadata) + name_bytes;
+        let topic = match offsets.entry((topic, partition)) {
+            Entry::Occupied(mut known) => {
+                self.bytes -= weight::offset("", &known.insert(offset).metadata) + name_bytes;
+                return;
+            }
+            Entry::Vacant(new) => {
+                let topic = new.key().0.clone();
+                new.insert(offset);
+                topic
+            }
+        };
+        if let Some((group, _)) = self.offsets.get_key_value(group) {
+            self.readers.insert(group, &topic);
         }
     }
 
@@ -68,8 +81,12 @@ impl<W: Copy> GroupCoordinator<W> {
         self.bytes -= weight::offset(topic, &offset.metadata);
     }
 
-    pub(super) fn note_all_removed(&mut self, offsets: &Offsets) {
-        offsets.iter().for_each(|((topic, _), offset)| self.note_removed(topic, offset));
+    /// All offsets of a group are gone.
+    pub(super) fn note_all_removed(&mut self, group: &str, offsets: &Offsets) {
+        for ((topic, _), offset) in offsets {
+            self.note_removed(topic, offset);
+            self.readers.remove(group, topic);
+        }
     }
 
     /// May something that takes `known` bytes, if it is there, take as many as this?

@@ -323,7 +323,7 @@ impl Broker {
                 true => self.follow_ends(std::slice::from_ref(queue.log())),
                 false => self.end_passing(queue.log()),
             }
-            self.drop_subscriptions_to(queue.topic.id);
+            self.drop_leftovers(&self.subscriptions().of_topic(queue.topic.id));
             // The thread forgets what it has sorted.
             self.delays.touch(queue.log().id());
         }

@@ -107,6 +107,60 @@ fn what_is_counted_is_what_is_there() {
     assert_eq!((groups.bytes(), groups.weights.len()), (0, 0));
 }
 
+/// Topics that groups have offsets of are found again by their offsets.
+fn readers(groups: &GroupCoordinator<u32>) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (group, offsets) in &groups.offsets {
+        let topics: std::collections::BTreeSet<&String> = offsets.keys().map(|(topic, _)| topic).collect();
+        topics.into_iter().for_each(|topic| found.entry(topic.clone()).or_default().push(group.to_string()));
+    }
+    found.values_mut().for_each(|groups| groups.sort());
+    found
+}
+
+#[test]
+fn a_topic_knows_the_groups_that_have_offsets_of_it() {
+    let mut groups = coordinator();
+    let check = |groups: &GroupCoordinator<u32>| {
+        let known = ["", "t", "t-1", "u"].map(|topic| (topic, groups.readers.of(topic)));
+        let known = known.into_iter().filter(|(_, groups)| !groups.is_empty());
+        let known: BTreeMap<String, Vec<String>> = known.map(|(topic, groups)| (topic.to_owned(), groups.iter().map(ToString::to_string).collect())).collect();
+        assert_eq!(known, readers(groups));
+    };
+    for name in ["a", "b", "c"] {
+        assert!(try_commit(&mut groups, name, &[commit("t", 0, ""), commit("t", 1, ""), commit("t-1", 0, ""), commit("t", 0, "again")]).is_ok());
+    }
+    assert!(try_commit(&mut groups, "c", &[commit("u", 0, "")]).is_ok());
+    check(&groups);
+    assert!(groups.delete_offset("a", "t", 1, false).is_ok());
+    check(&groups);
+    assert!(groups.delete_offset("a", "t", 0, false).is_ok());
+    check(&groups);
+    assert_eq!((groups.offset_keys("t").len(), groups.forget_topic("t").len(), groups.forget_topic("t").len()), (4, 4, 0));
+    check(&groups);
+    assert!(groups.delete("c").is_ok());
+    check(&groups);
+    groups.expire(10_000_000, "", 100, |_| false);
+    check(&groups);
+    assert!(groups.readers.of("t-1").is_empty());
+}
+
+#[test]
+fn a_topic_goes_without_a_look_at_groups_that_have_nothing_of_it() {
+    let time = |others: usize| {
+        let mut groups = coordinator();
+        (0..others).for_each(|group| assert!(try_commit(&mut groups, &format!("group-{group}"), &[commit("t", 0, "")]).is_ok()));
+        let began = std::time::Instant::now();
+        for topic in 0..2_000 {
+            let topic = format!("topic-{topic}");
+            assert!(groups.offset_keys(&topic).is_empty() && groups.forget_topic(&topic).is_empty());
+        }
+        began.elapsed()
+    };
+    let (few, many) = ((0..3).map(|_| time(20)).min(), (0..3).map(|_| time(20_000)).min());
+    assert!(many < few.map(|few| few * 50), "a thousand times the groups: {few:?}, {many:?}");
+}
+
 #[test]
 fn beyond_the_bound_what_is_there_goes_on() {
     let mut groups = coordinator();
