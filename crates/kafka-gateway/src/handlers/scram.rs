@@ -2,6 +2,7 @@
 //! see and change them; otherwise it takes an administrator who has logged in. The first one is made with `--default-user`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use broker::{AclOperation, Broker, ScramChange, ScramError, ScramMechanism, ScramWish, User};
 use kafka_wire::alter_user_scram_credentials::{
@@ -144,9 +145,13 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     if let Some(message) = refusal(&context.asking(), AclOperation::Alter) {
         return Ok(Outcome::answer(all(&changes, ErrorCode::ClusterAuthorizationFailed, &message)));
     }
+    Ok(Outcome::Resume(Box::new(move |context| carry_out(Arc::new(changes), context))))
+}
+
+fn carry_out(changes: Arc<Vec<ScramChange>>, context: &mut Context<'_>) -> Outcome {
     let acting = context.acting("AlterUserScramCredentials");
-    let busy = all(&changes, ErrorCode::RequestTimedOut, &BUSY);
-    Ok(control(context, || busy, move |broker, asking| {
+    let refused = Arc::clone(&changes);
+    control(context, move || all(&refused, ErrorCode::RequestTimedOut, &BUSY), move |broker, asking| {
         if let Some(message) = refusal(asking, AclOperation::Alter) {
             return all(&changes, ErrorCode::ClusterAuthorizationFailed, &message);
         }
@@ -162,5 +167,5 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         let results: Vec<AlterUserScramCredentialsResult> = broker.alter_scram(&changes).into_iter().map(result).collect();
         results.iter().for_each(|one| acting.note(&one.user, one.error_code));
         AlterUserScramCredentialsResponse { results, ..Default::default() }
-    }))
+    })
 }

@@ -63,6 +63,45 @@ fn a_long_request_holds_up_nobody_else_and_what_follows_comes_after_it() {
     assert_eq!(receive(&mut long).expect("the answer to what followed")[..6], [0, 0, 0, 7, 0, 0]);
 }
 
+/// AlterUserScramCredentials of version 0: deletions for as many users as a request may have.
+fn delete_credentials() -> Vec<u8> {
+    let mut request = [&header(51, 0)[..], &[0]].concat();
+    let mut length = ENTRIES + 1;
+    while length >= 0x80 {
+        request.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    request.push(length as u8);
+    for number in 0..ENTRIES {
+        let name = format!("{number:x}");
+        request.push(name.len() as u8 + 1);
+        request.extend(name.as_bytes());
+        request.extend([1, 0]);
+    }
+    request.extend([1, 0]);
+    request
+}
+
+#[test]
+fn credentials_of_many_users_hold_up_nobody_else() {
+    let (_folder, process) = with_topic();
+    let (mut long, mut other) = (process.connect(), process.connect());
+    let versions = header(18, 0);
+    assert!(exchange(&mut other, &versions).is_some());
+    let request = delete_credentials();
+    let (last, most) = request.split_last().expect("bytes");
+    long.write_all(&(request.len() as u32).to_be_bytes()).and_then(|()| long.write_all(most)).expect("it is read");
+    assert!(exchange(&mut other, &versions).is_some());
+    long.write_all(&[*last]).expect("it is read");
+    send(&mut long, &versions);
+    (0..3).for_each(|_| assert!(exchange(&mut other, &versions).is_some()));
+    assert!(!is_answered(&long), "so many users are not gone through as fast as that");
+    // Correlation id, tags, throttle time, then results, of which there is one for each: nobody has logged in.
+    let answer = receive(&mut long).expect("an answer");
+    assert!(answer.len() > ENTRIES as usize * 8, "{} bytes", answer.len());
+    assert_eq!(receive(&mut long).expect("the answer to what followed")[..6], [0, 0, 0, 7, 0, 0]);
+}
+
 #[test]
 fn a_long_request_that_makes_no_sense_ends_its_connection() {
     let (_folder, process) = with_topic();
