@@ -32,8 +32,10 @@ pub use sasl::{SaslMechanism, SaslRules};
 
 /// Requests of one connection that may wait for their answers; more are not read.
 const PENDING_MAX: usize = 64;
-/// The number of the API that produces.
+/// The number of the API that produces, and of those that are answered with records.
 const PRODUCE: i16 = 0;
+const FETCH: i16 = 1;
+const SHARE_FETCH: i16 = 78;
 /// Bytes of requests that may wait for their answers.
 const PENDING_BYTES_MAX: usize = 16 << 20;
 /// Bytes of answers that may wait for the one of a request before theirs.
@@ -162,7 +164,7 @@ impl SlotState {
 
 /// Is it answered with records?
 fn is_fetch(slot: &Slot) -> bool {
-    ["Fetch", "ShareFetch"].contains(&slot.api.name)
+    matches!(slot.api.key, FETCH | SHARE_FETCH)
 }
 
 /// What a request that waits is told.
@@ -772,5 +774,16 @@ impl Session {
         self.gateway.broker.waits().leave(self.connection);
         self.gateway.broker.kafka_connections().leave(self.connection);
         self.gateway.metrics.connections.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn apis_have_their_numbers() {
+        let names = [PRODUCE, FETCH, SHARE_FETCH].map(|key| ApiKey::find(key).map(|api| api.name));
+        assert_eq!(names, [Some("Produce"), Some("Fetch"), Some("ShareFetch")]);
     }
 }
