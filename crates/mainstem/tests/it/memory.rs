@@ -131,6 +131,41 @@ fn half_bodies_and_open_transactions_of_many_channels_stay_within_their_part_of_
     modest.ask(1, &queue::Purge { queue: short("q"), no_wait: false }, "Queue(PurgeOk");
 }
 
+/// Frames that are not whole are read whatever memory there is; each sender goes on as fast as what counts as getting on.
+#[test]
+fn frames_that_come_in_pieces_stay_within_their_part_of_the_memory() {
+    const CONNECTIONS: usize = 400;
+    const PIECE: usize = 9 << 10;
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0"]);
+    let whole = publish(1, FRAME_MAX as usize - 8);
+    let mut senders: Vec<_> = (0..CONNECTIONS).map(|_| {
+        let mut client = Client::open(&process);
+        client.ask(1, &channel::Open {}, "Channel(OpenOk");
+        client.socket.set_nonblocking(true).expect("a socket");
+        (client.socket, 0)
+    }).collect();
+    let closed = || metric(&process, "mainstem_connections_closed_total{reason=\"memory\"} ");
+    // Together 40 MiB, of which there are 16.
+    let (began, mut most) = (std::time::Instant::now(), 0);
+    while closed() == 0 {
+        assert!(began.elapsed() < PATIENCE, "what is not whole takes {} MiB", metric(&process, "mainstem_memory_frame_bytes ") / MIB);
+        for (socket, sent) in &mut senders {
+            let until = if *sent == 0 { 100_000 } else { (*sent + PIECE).min(whole.len()) };
+            if let Ok(bytes) = socket.write(&whole[*sent..until]) {
+                *sent = (*sent + bytes) % whole.len();
+            }
+        }
+        most = most.max(metric(&process, "mainstem_memory_frame_bytes "));
+        std::thread::sleep(std::time::Duration::from_millis(250));
+    }
+    assert!(most > 16 * MIB, "more than there is: {} MiB", most / MIB);
+    drop(senders);
+    let mut other = Client::open(&process);
+    other.ask(1, &channel::Open {}, "Channel(OpenOk");
+    other.ask(1, &queue::Declare { queue: short("q"), ..queue::Declare::default() }, "Queue(DeclareOk");
+}
+
 /// Sends what the other side takes now of each; false when all of it was sent.
 fn send_on(bodies: &mut [(TcpStream, usize)], body: &[u8]) -> bool {
     let mut left = false;

@@ -57,7 +57,8 @@ impl Process {
 
     fn try_start_by(mut command: Command) -> Result<Self, String> {
         let speaks_amqp = command.get_args().any(|flag| flag == "--amqp");
-        command.args(["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "128MiB"]);
+        let has_memory = command.get_args().any(|flag| flag == "--memory");
+        command.args(["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0"]).args(if has_memory { &[][..] } else { &["--memory", "128MiB"] });
         command.args(if speaks_amqp { &[][..] } else { &["--amqp", "none"] });
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
         let lines = Mutex::new(lines_of(child.stdout.take().expect("a pipe")));

@@ -118,3 +118,35 @@ fn queues_unpack_within_the_budget_and_pass_over_what_is_too_large() {
     assert_eq!(messages(&process).len(), 2);
     assert_eq!(get(&process, "/v1/topics/t/records?order=newest&limit=1")["records"][0]["offset"], json!(9));
 }
+
+/// Each record takes nearly a quarter of the budget, which was larger when they were taken, and is copied more than once on its way.
+#[test]
+fn dead_letters_of_large_packed_records_are_copied_one_at_a_time() {
+    const QUEUES: usize = 12;
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let process = Process::start(&data, &["--memory", "1GiB", "--set", "mainstem.batch.unpacked.max.bytes=67108864"]);
+    let batch = BatchBuilder::default().compression(Compression::Zstd).record(now(), None, Some(&vec![b'x'; 30 << 20])).build();
+    let mut socket = process.connect();
+    let arguments = json!({"x-message-ttl": 5000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"});
+    let names = || ('a'..).take(QUEUES);
+    for (name, arguments) in names().map(|name| (name.to_string(), arguments.clone())).chain([("dead".to_owned(), json!({}))]) {
+        let made = change(&process, "PUT", &format!("/v1/queues/%2F/{name}"), json!({"arguments": arguments}));
+        assert_eq!(made.status, 201, "{}", made.body);
+    }
+    for name in names().chain(names()) {
+        let mut request = produce(&[(0, &batch)]);
+        let at = request.iter().position(|byte| *byte == b't').expect("the name of the topic");
+        request[at] = name as u8;
+        assert_eq!(code(&exchange(&mut socket, &request).expect("an answer")), 0);
+    }
+    process.terminate();
+    let process = Process::start(&data, &[]);
+    let began = Instant::now();
+    let dead = || get(&process, "/v1/queues/%2F/dead")["messages"].as_u64();
+    while dead() != Some(2 * QUEUES as u64) {
+        assert!(began.elapsed() < 3 * PATIENCE, "all of them come: {:?}", dead());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(peak(&process) < 300 << 20, "{} MiB at a budget of 128 MiB", peak(&process) >> 20);
+}
