@@ -92,6 +92,11 @@ impl Groups {
         self.state.lock().coordinator.offsets(group)
     }
 
+    /// How many they are.
+    pub fn offset_count(&self, group: &str) -> usize {
+        self.state.lock().coordinator.offset_count(group)
+    }
+
     /// Has a group committed an offset of this topic?
     pub fn has_offsets_of(&self, group: &str, topic: &str) -> bool {
         self.state.lock().coordinator.has_offsets_of(group, topic)

@@ -240,6 +240,11 @@ impl Groups {
         self.state.lock().coordinator.names()
     }
 
+    /// How many groups there are, of whatever kind.
+    pub fn count(&self) -> usize {
+        self.state.lock().coordinator.count()
+    }
+
     /// All groups, of whatever kind.
     pub fn list(&self) -> Vec<GroupLine> {
         self.state.lock().coordinator.list()

@@ -558,6 +558,16 @@ impl Broker {
         self.catalog.all()
     }
 
+    /// How many topics there are …
+    pub fn topic_count(&self) -> usize {
+        self.catalog.topic_count()
+    }
+
+    /// … and partitions of theirs.
+    pub fn partition_count(&self) -> usize {
+        self.catalog.partition_count()
+    }
+
     /// All journals, by number.
     pub fn journals(&self) -> &[Arc<Journal>] {
         &self.journals

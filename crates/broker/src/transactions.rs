@@ -146,6 +146,11 @@ impl Transactions {
         self.state.lock().coordinator.describe(id).cloned()
     }
 
+    /// How many transactional ids there are.
+    pub fn count(&self) -> usize {
+        self.state.lock().coordinator.count()
+    }
+
     /// All transactional ids that `select` wants.
     pub fn list<T>(&self, select: impl FnMut((&str, &Transaction)) -> Option<T>) -> Vec<T> {
         self.state.lock().coordinator.all().filter_map(select).collect()

@@ -508,6 +508,11 @@ impl<W: Copy> GroupCoordinator<W> {
         all.map(|((topic, partition), offset)| (topic.clone(), *partition, offset.clone())).collect()
     }
 
+    /// How many they are.
+    pub fn offset_count(&self, group: &str) -> usize {
+        self.offsets.get(group).map_or(0, BTreeMap::len)
+    }
+
     /// Has a group committed an offset of this topic?
     pub fn has_offsets_of(&self, group: &str, topic: &str) -> bool {
         let Some(all) = self.offsets.get(group) else { return false };

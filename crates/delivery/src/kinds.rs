@@ -472,6 +472,11 @@ impl<W: Copy> GroupCoordinator<W> {
         })
     }
 
+    /// How many groups there are, of whatever kind.
+    pub fn count(&self) -> usize {
+        self.groups.len()
+    }
+
     /// All groups, of whatever kind.
     pub fn list(&self) -> Vec<GroupLine> {
         let line = |(name, kind): (&String, &Kind<W>)| match kind {

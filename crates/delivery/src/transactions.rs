@@ -512,6 +512,11 @@ impl TransactionCoordinator {
         self.by_id.get(id)
     }
 
+    /// How many transactional ids there are.
+    pub fn count(&self) -> usize {
+        self.by_id.len()
+    }
+
     /// All transactional ids.
     pub fn all(&self) -> impl Iterator<Item = (&str, &Transaction)> {
         self.by_id.iter().map(|(id, known)| (&**id, known))

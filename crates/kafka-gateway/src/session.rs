@@ -477,6 +477,14 @@ impl Session {
             reader.rewind(body);
             return self.park(header, reader, length, now);
         }
+        let outcome = match outcome {
+            Ok(Outcome::Long) => {
+                reader.rewind(body);
+                let room = given.as_ref().map(|given| Arc::clone(&given.room));
+                Ok(self.hand_over(api, header, std::mem::replace(reader, Reader::new(Bytes::new())), room, now))
+            }
+            other => other,
+        };
         let produced = if header.api_key == PRODUCE { length as u64 } else { 0 };
         self.throttle.take(self.gateway.broker.quotas(), QuotaKey::ProducerByteRate, produced, now);
         self.note_time(timed, now);
@@ -524,7 +532,7 @@ impl Session {
     /// Keeps what came of a request in its slot; false: nobody waits for an answer.
     fn keep(&mut self, outcome: Outcome, throttled: i32, mut slot: Slot) -> Result<bool, CloseReason> {
         match outcome {
-            Outcome::Silent | Outcome::Resume(_) => return Ok(false),
+            Outcome::Silent | Outcome::Resume(_) | Outcome::Long => return Ok(false),
             Outcome::Close(code) => return Err(CloseReason::Unanswered(code.name())),
             Outcome::Answer(mut body) => {
                 if throttled > 0 {

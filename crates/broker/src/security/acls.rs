@@ -230,6 +230,11 @@ impl Security {
         self.acl_rules.enforced
     }
 
+    /// How many entries there are.
+    pub fn acl_count(&self) -> usize {
+        self.inner.read().acls.len()
+    }
+
     /// The entries that a filter picks, sorted.
     pub fn acls(&self, filter: &AclFilter) -> Vec<Arc<Acl>> {
         self.inner.read().acls.iter().filter(|acl| filter.matches(acl)).cloned().collect()

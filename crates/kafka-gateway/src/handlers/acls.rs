@@ -85,7 +85,11 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
             return Ok(Outcome::answer(DescribeAclsResponse { error_code: code.code(), error_message, ..Default::default() }));
         }
     };
-    let found = context.gateway.broker.security().acls(&filter);
+    let security = context.gateway.broker.security();
+    if context.is_long(security.acl_count()) {
+        return Ok(Outcome::Long);
+    }
+    let found = security.acls(&filter);
     let same = |one: &Arc<Acl>, other: &Arc<Acl>| (one.resource, &one.name, one.pattern) == (other.resource, &other.name, other.pattern);
     let resources = found.chunk_by(same).map(|entries| DescribeAclsResource {
         resource_type: entries[0].resource.number() as i8,

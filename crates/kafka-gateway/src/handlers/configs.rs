@@ -539,6 +539,9 @@ pub(crate) fn list_resources(reader: &mut Reader, context: &mut Context<'_>) -> 
         let error_code = ErrorCode::UnsupportedVersion.code();
         return Ok(Outcome::answer(ListConfigResourcesResponse { error_code, ..Default::default() }));
     }
+    if context.is_long(broker.topic_count() + broker.groups().count()) {
+        return Ok(Outcome::Long);
+    }
     // Version 0 asked for client metrics only, and there are none.
     let wanted = |kind: i8| context.version > 0 && (request.resource_types.is_empty() || request.resource_types.contains(&kind));
     let one = |name: String, kind: i8| ConfigResource { resource_name: name.into(), resource_type: kind, ..Default::default() };

@@ -14,6 +14,9 @@ use crate::session::Context;
 
 pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListGroupsRequest::decode(reader, context.version)?;
+    if context.is_long(context.gateway.broker.groups().count()) {
+        return Ok(Outcome::Long);
+    }
     let words = |filter: &[Str]| filter.iter().map(|one| one.to_ascii_lowercase()).collect::<hashbrown::HashSet<String>>();
     let (states, types) = (words(&request.states_filter), words(&request.types_filter));
     let asked = |filter: &hashbrown::HashSet<String>, value: &str| filter.is_empty() || filter.contains(&value.to_ascii_lowercase());

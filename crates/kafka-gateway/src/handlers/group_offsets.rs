@@ -203,6 +203,11 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         _ => context.spoken.ask_many(),
     }
     let (broker, asking) = (&context.gateway.broker, context.asking());
+    let counted = |group: &str, all: bool| if all { broker.groups().offset_count(group) } else { 0 };
+    let named = request.groups.iter().map(|group| counted(&group.group_id, group.topics.is_none())).sum::<usize>();
+    if context.is_long(named + counted(&request.group_id, context.version < 8 && request.topics.as_ref().is_none_or(|topics| topics.is_empty()))) {
+        return Ok(Outcome::Long);
+    }
     if context.version >= 8 {
         let by_id = context.version >= 10;
         let stable = request.require_stable;

@@ -77,6 +77,17 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         None => true,
         Some(topics) => context.version == 0 && topics.is_empty(),
     };
+    let partitions_of = |topic: &MetadataRequestTopic| {
+        let found = match &topic.name {
+            Some(name) if topic.topic_id.is_nil() => broker.topic(name),
+            _ => broker.topic_by_id(TopicId(topic.topic_id)),
+        };
+        found.map_or(0, |topic| topic.logs().len())
+    };
+    let asked_for = request.topics.as_deref().unwrap_or_default();
+    if context.is_long(if all { broker.partition_count() } else { asked_for.iter().map(partitions_of).sum() }) {
+        return Ok(Outcome::Long);
+    }
     if all {
         let asking = asking.quietly();
         let seen = |topic: &Arc<Topic>| match leave(&asking, operations, &topic.name) {

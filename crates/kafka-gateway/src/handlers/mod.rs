@@ -61,6 +61,8 @@ pub(crate) enum Outcome {
     Wait(Box<dyn Wait>),
     /// To be gone on with on the thread of the connection, whichever this one is.
     Resume(Resume),
+    /// Its answer takes longer than a network thread has, however short it is ([`Context::is_long`]): it is handled by other threads, as long ones are.
+    Long,
 }
 
 /// The rest of a request, which needs its connection.
@@ -186,8 +188,8 @@ impl Api {
         Self { key, first, last, announced: first, handle, looks: false }
     }
 
-    /// It answers at once, or when batches have been looked at, changes nothing, and needs of its connection only who asks: a long request is handled elsewhere.
-    /// What is otherwise in it comes last, as [`Outcome::Resume`].
+    /// It answers at once, or when batches have been looked at, changes nothing, and needs of its connection only who asks: a long request is handled elsewhere,
+    /// and so is one that says [`Outcome::Long`]. What is otherwise in it comes last, as [`Outcome::Resume`].
     const fn looks(self) -> Self {
         Self { looks: true, ..self }
     }
@@ -233,7 +235,7 @@ static APIS: &[Api] = &[
     Api::new(13, 0, 5, groups::leave),
     Api::new(14, 0, 5, groups::sync),
     Api::new(15, 0, 6, group_admin::describe).looks(),
-    Api::new(16, 0, 5, group_admin::list),
+    Api::new(16, 0, 5, group_admin::list).looks(),
     Api::new(17, 0, 1, sasl::handshake),
     Api::new(18, 0, 4, api_versions::handle),
     Api::new(19, 2, 7, topics::create),
@@ -246,7 +248,7 @@ static APIS: &[Api] = &[
     Api::new(26, 0, 5, transactions::end),
     Api::new(27, 1, 2, transaction_admin::write_markers),
     Api::new(28, 0, 5, transactions::commit_offsets),
-    Api::new(29, 1, 3, acls::describe),
+    Api::new(29, 1, 3, acls::describe).looks(),
     Api::new(30, 1, 3, acls::create),
     Api::new(31, 1, 3, acls::delete),
     Api::new(32, 1, 4, configs::describe).looks(),
@@ -270,12 +272,12 @@ static APIS: &[Api] = &[
     Api::new(60, 0, 2, cluster::describe),
     Api::new(61, 0, 0, transaction_admin::describe_producers).looks(),
     Api::new(65, 0, 0, transaction_admin::describe).looks(),
-    Api::new(66, 0, 2, transaction_admin::list),
+    Api::new(66, 0, 2, transaction_admin::list).looks(),
     Api::new(68, 0, 1, consumer_groups::heartbeat),
     Api::new(69, 0, 1, consumer_groups::describe).looks(),
     Api::new(71, 0, 0, telemetry::subscriptions),
     Api::new(72, 0, 0, telemetry::push),
-    Api::new(74, 0, 1, configs::list_resources),
+    Api::new(74, 0, 1, configs::list_resources).looks(),
     Api::new(75, 0, 0, cluster::describe_topic_partitions).looks(),
     Api::new(76, 1, 1, share_groups::heartbeat),
     Api::new(77, 1, 1, share_groups::describe).looks(),

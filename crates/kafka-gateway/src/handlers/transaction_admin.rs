@@ -35,6 +35,10 @@ const STATES: &[&str] = &[
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeTransactionsRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
+    // All are gone through for the names of those of a transaction.
+    if context.is_long(broker.partition_count()) {
+        return Ok(Outcome::Long);
+    }
     // One has as many partitions as there are: what is named again and again is described once.
     let ids = once(&request.transactional_ids, |id| id).map(|(id, _)| id.clone());
     let found: Vec<(Str, Option<Transaction>)> = ids.map(|id| (id.clone(), broker.transactions().describe(&id))).collect();
@@ -101,6 +105,9 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         return Ok(Outcome::answer(ListTransactionsResponse { error_code, ..ListTransactionsResponse::default() }));
     };
     let broker = &context.gateway.broker;
+    if context.is_long(broker.transactions().count()) {
+        return Ok(Outcome::Long);
+    }
     let now = broker.now_ms();
     let unknown: Vec<Str> = request.state_filters.iter().filter(|state| !STATES.contains(&&***state)).cloned().collect();
     let asking = context.asking().quietly();

@@ -102,7 +102,7 @@ impl Wait for FreshId {
                     self.then = Some(then);
                     None
                 }
-                Outcome::Downgraded(_) | Outcome::Silent | Outcome::Close(_) | Outcome::Resume(_) => None,
+                Outcome::Downgraded(_) | Outcome::Silent | Outcome::Close(_) | Outcome::Resume(_) | Outcome::Long => None,
             },
         }
     }

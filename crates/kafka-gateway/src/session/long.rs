@@ -1,5 +1,5 @@
-//! Requests that only look, and name so much that a network thread has no time for them: threads at low priority, those that unpack batches, decode them, look,
-//! and encode the answer. Addresses take turns there. What follows on the connection is read once they are answered.
+//! Requests that only look, and name or ask for so much that a network thread has no time for them: threads at low priority, those that unpack batches, decode
+//! them, look, and encode the answer. Addresses take turns there. What follows on the connection is read once they are answered.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,6 +20,16 @@ use crate::handlers::{Api, JobBody, Outcome, Resume, Wait};
 
 /// Requests of so many bytes are. At 50 ns for each it is what a network thread may take for one.
 pub(super) const FROM_BYTES: usize = 64 << 10;
+
+/// So are those whose answers go through so many topics, partitions, groups or other things.
+const FROM_THINGS: usize = 1000;
+
+impl Context<'_> {
+    /// Does a request whose answer goes through so many things belong to other threads ([`Outcome::Long`])? It was not read any further then.
+    pub(crate) fn is_long(&self, things: usize) -> bool {
+        self.gone.is_none() && things > FROM_THINGS
+    }
+}
 
 /// A request, with all of its connection that it asks for.
 pub(super) struct Long {
@@ -117,7 +127,7 @@ impl Long {
             // Its reply will be for the same wait.
             Ok(Outcome::Wait(_)) => Came::Goes,
             Ok(Outcome::Resume(rest)) => Came::Rests(rest),
-            Ok(Outcome::Silent) => answered(Box::new(Silence { refused: None })),
+            Ok(Outcome::Silent | Outcome::Long) => answered(Box::new(Silence { refused: None })),
             Ok(Outcome::Close(code)) => answered(Box::new(Silence { refused: Some(code) })),
             Err(error) => answered(Box::new(Malformed(error))),
         };
@@ -172,7 +182,7 @@ impl Wait for LongWait {
                     self.then = Some(then);
                     None
                 }
-                Outcome::Silent | Outcome::Resume(_) => Some(Box::new(Silence { refused: None })),
+                Outcome::Silent | Outcome::Resume(_) | Outcome::Long => Some(Box::new(Silence { refused: None })),
                 Outcome::Close(code) => Some(Box::new(Silence { refused: Some(code) })),
             },
         }

@@ -1,7 +1,7 @@
 //! Answers to Metadata, ListGroups and DescribeLogDirs are as long as there is memory for answers, and say so where they are not whole; one to
-//! DescribeConfigs takes what the client reads.
+//! DescribeConfigs takes what the client reads. What goes through much is done by other threads, however short the request is.
 
-use kafka_wire::ErrorCode;
+use kafka_wire::{ErrorCode, Writer};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
 use kafka_wire::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
@@ -15,6 +15,7 @@ use crate::node::{CREATE_TOPICS, Node, flexible};
 const LIST_GROUPS: (i16, i16) = (16, 4);
 /// Without a name given first.
 const JOIN_GROUP: (i16, i16) = (11, 3);
+const METADATA: (i16, i16) = (3, 12);
 const DESCRIBE_LOG_DIRS: (i16, i16) = (35, 4);
 const DESCRIBE_CONFIGS: (i16, i16) = (32, 4);
 const TOPICS: usize = 60;
@@ -79,6 +80,38 @@ fn sizes_for_which_there_is_no_room_are_refused() {
     node.stop();
 }
 
+/// Sends a request of a few bytes, and says whether other threads make its answer: the connection is not read until then.
+fn is_made_elsewhere(node: &mut Node, client: usize, api: (i16, i16), body: impl FnOnce(&mut Writer)) -> bool {
+    node.send(client, api, 1, body).expect("taken");
+    let elsewhere = !node.session(client).wants_read();
+    node.answer(client);
+    assert!(node.session(client).wants_read());
+    elsewhere
+}
+
+#[test]
+fn short_requests_that_ask_for_much_are_answered_by_other_threads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path());
+    let metadata = |names: Option<&[&str]>| {
+        let named = |name: &&str| MetadataRequestTopic { name: Some((*name).into()), ..Default::default() };
+        let request = MetadataRequest { topics: names.map(|names| names.iter().map(named).collect()), ..Default::default() };
+        move |writer: &mut Writer| request.encode(writer, METADATA.1)
+    };
+    assert!(is_made_elsewhere(&mut node, client, METADATA, metadata(None)), "60,000 partitions");
+    assert!(is_made_elsewhere(&mut node, client, METADATA, metadata(Some(&["t00", "t01"]))), "2,000 of them");
+    assert!(!is_made_elsewhere(&mut node, client, METADATA, metadata(Some(&["t00"]))));
+    assert!(!is_made_elsewhere(&mut node, client, METADATA, metadata(Some(&["no topic"]))));
+    let sizes = DescribeLogDirsRequest { topics: Some(Vec::new()), ..Default::default() };
+    assert!(is_made_elsewhere(&mut node, client, DESCRIBE_LOG_DIRS, |writer| sizes.encode(writer, DESCRIBE_LOG_DIRS.1)));
+    let groups = ListGroupsRequest::default();
+    let list = |node: &mut Node| is_made_elsewhere(node, client, LIST_GROUPS, |writer| groups.encode(writer, LIST_GROUPS.1));
+    assert!(!list(&mut node));
+    (0..1_001).for_each(|number| node.broker().make_share_group(&format!("g{number}")).expect("a name that is free"));
+    assert!(list(&mut node));
+    node.stop();
+}
+
 #[test]
 fn a_list_of_groups_is_whole_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -123,7 +156,8 @@ fn answers_that_wait_for_another_one_are_few_and_count() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = Node::start(folder.path(), &[("group.initial.rebalance.delay.ms", "60000")]);
     let client = node.connect();
-    node.create_topic(client, "t", 1_800);
+    // So few that the connection's own thread tells of them.
+    node.create_topic(client, "t", 1_000);
     let join = JoinGroupRequest {
         group_id: "g".into(),
         session_timeout_ms: 30_000,
