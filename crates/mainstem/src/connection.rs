@@ -11,7 +11,7 @@ use tokio::io::Interest;
 
 use crate::closings::Reason;
 use crate::idle::Idle;
-use crate::input::{Input, Late, Reads, frames, make_room, receive};
+use crate::input::{Input, Late, Reads, TURN_TIME, frames, make_room, receive};
 use crate::protocol::Refusal;
 use crate::shard::{Connection, Outgoing, Shard};
 use crate::stream::Stream;
@@ -102,6 +102,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
     // The request that ends the connection, and until when the ones before it may be answered.
     let mut refused: Option<(Refusal, Instant)> = None;
     let (mut turn_ends, mut last_sent) = (false, None);
+    // Since when others wait for it to pause.
+    let mut turn: Option<Instant> = None;
     // When its socket was read last, or looked at.
     let mut last_look = last_progress;
     loop {
@@ -116,14 +118,18 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 input.note_sent(sent);
                 shard.watch_time(now);
                 if sent >= SEND_TURN_BYTES && !outgoing.is_empty() {
-                    tokio::task::yield_now().await;
+                    shard.pause().await;
+                    turn = None;
                     continue;
                 }
             }
             Err(_) => return End::Closed,
         }
-        if std::mem::take(&mut turn_ends) {
-            tokio::task::yield_now().await;
+        // Requests of a few bytes, each answered and sent before the next one is looked at, are not read for a long time.
+        let is_long = now.saturating_duration_since(*turn.get_or_insert(now)) >= TURN_TIME;
+        if std::mem::take(&mut turn_ends) || is_long {
+            shard.pause().await;
+            turn = None;
         }
         let sends = !outgoing.is_empty() || stream.wants_write();
         // Answers that wait for another one, for which nobody knows how long that takes, are as much in the way as those that nobody reads.
@@ -183,8 +189,11 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         idle.look_by(input.next_look(shard));
         let own = own_timeouts(holds, refused.as_ref().map(|(_, until)| *until)).chain((!reads).then(|| last_look + LOOK_AFTER));
         let wake_at = connection.session.borrow().next_timeout().into_iter().chain(own).min();
-        match wait(connection, stream, interest(reads, sends), wake_at, &mut idle).await {
+        let happened = wait(connection, stream, interest(reads, sends), wake_at, &mut idle).await;
+        turn = None;
+        match happened {
             Happened::Readable => {
+                shard.wait_for_turn().await;
                 let now = Instant::now();
                 idle.note_activity(now);
                 let (end, answers) = take_turn(shard, connection, stream, &mut input, now).await;
@@ -284,7 +293,7 @@ async fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, inpu
         stream.acknowledge();
     }
     if !delivered && !input.drained {
-        tokio::task::yield_now().await;
+        shard.pause().await;
     }
     (end, delivered && !input.drained)
 }

@@ -34,8 +34,9 @@ pub use room::RoomRequest;
 pub const POOLED_FROM_BYTES: usize = 32 << 10;
 const CLASSES: usize = 16;
 /// A buffer begins with at most this length. Those of longer requests grow by the factor as bytes come: at most a third of a request is
-/// copied, 8 MiB at once where the system does not move pages instead.
-const FIRST_BYTES: usize = 2 << 20;
+/// copied, 8 MiB at once where the system does not move pages instead. It is what a request takes that does not come: an allocator gives out memory
+/// that was in use before, so that what nobody writes to is resident all the same.
+const FIRST_BYTES: usize = 128 << 10;
 const GROWTH: usize = 4;
 /// Bytes read at once.
 const READ_BYTES_MAX: usize = 2 << 20;

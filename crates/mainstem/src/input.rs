@@ -25,7 +25,7 @@ const HELD_FROM_BYTES: usize = 4 << 10;
 /// Bytes read in one turn, before others get theirs.
 const TURN_BYTES: usize = 256 << 10;
 /// Requests that came together are handled for so long in one turn: a few bytes may ask for much. The one under way is finished.
-const TURN_TIME: Duration = Duration::from_millis(2);
+pub const TURN_TIME: Duration = Duration::from_millis(1);
 
 /// The frame being read.
 #[derive(Default)]

@@ -30,6 +30,12 @@ use crate::tls::Tls;
 
 /// Blocking a shard for longer than this is counted.
 const BLOCKED_FROM: Duration = Duration::from_millis(5);
+/// After so much work sockets are looked at before more is begun …
+const ROUND_TIME: Duration = Duration::from_millis(5);
+/// … but nobody is put off more often than this.
+const PUT_OFF_MAX: usize = 20;
+/// Logs that have advanced are told of for so long at once.
+const MAIL_TIME: Duration = Duration::from_millis(2);
 
 /// Between looks whether connections have ended while the node stops.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
@@ -141,6 +147,12 @@ pub struct Shard {
     connections: RefCell<hashbrown::HashMap<ConnectionId, Rc<Connection>>>,
     mailbox: Arc<Mailbox>,
     events: RefCell<Vec<Event>>,
+    /// Those that came before, for which there was no time.
+    late_events: RefCell<VecDeque<Event>>,
+    bell: Arc<Notify>,
+    /// What the thread has done since sockets were looked at, and how often they were.
+    spent: Cell<Duration>,
+    round: Cell<u64>,
     busy: Arc<AtomicU64>,
     count: Arc<AtomicUsize>,
     id: ShardId,
@@ -171,6 +183,10 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
             connections: RefCell::default(),
             mailbox,
             events: RefCell::default(),
+            late_events: RefCell::default(),
+            bell: Arc::clone(&bell),
+            spent: Cell::default(),
+            round: Cell::default(),
             busy: busy_here,
             count,
             id,
@@ -333,25 +349,42 @@ impl Shard {
         loop {
             bell.notified().await;
             self.deliver_pending();
+            if !self.late_events.borrow().is_empty() {
+                self.pause().await;
+            }
         }
     }
 
-    /// Gives events to the sessions they are for; false when there are none.
+    /// Gives events to the sessions they are for, as many as there is time for; false when there are none.
     pub fn deliver_pending(&self) -> bool {
-        let mut events = self.events.take();
+        let (mut late, mut events) = (self.late_events.take(), self.events.take());
         self.mailbox.drain(&mut events);
-        if events.is_empty() {
+        if late.is_empty() && events.is_empty() {
             self.events.replace(events);
             return false;
         }
         let now = Instant::now();
-        for event in events.drain(..) {
-            let to = if let Event::Reply { to, .. } = &event { Some(to.connection) } else { None };
+        let mut all = late.drain(..).chain(events.drain(..));
+        while let Some(event) = all.next() {
+            let (to, advances) = match &event {
+                Event::Reply { to, .. } => (Some(to.connection), false),
+                Event::Advanced(_) => (None, true),
+                Event::Space => (None, false),
+            };
             // A defect met by one connection costs that connection, not the shard.
             if std::panic::catch_unwind(AssertUnwindSafe(|| self.deliver(event, now))).is_err() {
                 self.give_up(to);
             }
+            // A queue gives out a thousand messages: the clock is asked for these alone.
+            if advances && now.elapsed() >= MAIL_TIME {
+                break;
+            }
         }
+        let left: VecDeque<Event> = all.collect();
+        if !left.is_empty() {
+            self.bell.notify_one();
+        }
+        self.late_events.replace(left);
         self.events.replace(events);
         self.watch_time(now);
         true
@@ -359,7 +392,28 @@ impl Shard {
 
     /// Are there events to be delivered?
     pub fn has_mail(&self) -> bool {
-        !self.mailbox.is_empty()
+        !self.mailbox.is_empty() || !self.late_events.borrow().is_empty()
+    }
+
+    /// Lets others have their turn, and has sockets looked at: what has come meanwhile is served before what goes on.
+    pub async fn pause(&self) {
+        let round = self.round.get();
+        tokio::task::yield_now().await;
+        if self.round.get() == round {
+            self.round.set(round + 1);
+            self.spent.set(Duration::ZERO);
+        }
+    }
+
+    /// Waits while the thread has done too much since it looked at sockets: it serves 61 tasks before it does that by itself, each of which may take a
+    /// turn's time.
+    pub async fn wait_for_turn(&self) {
+        for _ in 0..PUT_OFF_MAX {
+            if self.spent.get() < ROUND_TIME {
+                return;
+            }
+            self.pause().await;
+        }
     }
 
     fn deliver(&self, event: Event, now: Instant) {
@@ -403,6 +457,7 @@ impl Shard {
     pub fn watch_time(&self, started: Instant) {
         let took = started.elapsed();
         self.busy.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        self.spent.set(self.spent.get() + took);
         if took > BLOCKED_FROM {
             self.shared.blocked.inc();
         }

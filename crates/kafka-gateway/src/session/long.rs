@@ -22,7 +22,7 @@ use crate::handlers::{Api, JobBody, Outcome, Resume, Wait};
 pub(super) const FROM_BYTES: usize = 64 << 10;
 
 /// So are those whose answers go through so many topics, partitions, groups or other things.
-const FROM_THINGS: usize = 1000;
+const FROM_THINGS: usize = 500;
 
 impl Context<'_> {
     /// Does a request whose answer goes through so many things belong to other threads ([`Outcome::Long`])? It was not read any further then.

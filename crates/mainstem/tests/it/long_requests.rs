@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 
@@ -147,4 +148,38 @@ fn requests_of_many_items_are_answered_within_the_memory_however_many_come_at_on
     let mut other = process.connect();
     send(&mut other, &delete_topics(132_000));
     assert!(receive(&mut other).is_none());
+}
+
+/// Each takes a tenth of a millisecond, is answered at length, and is sent before the next one is looked at: nobody else is kept waiting for all of them.
+#[test]
+fn many_requests_of_a_few_bytes_have_others_served_between_them() {
+    const REQUESTS: usize = 2000;
+    let (_folder, process) = with_topic();
+    let made = change(&process, "POST", "/v1/topics", json!({"name": "wide", "partitions": 400}));
+    assert_eq!(made.status, 201, "{}", made.body);
+    let (mut greedy, mut other) = (process.connect(), process.connect());
+    let versions = header(18, 0);
+    assert!(exchange(&mut other, &versions).is_some());
+    // Metadata of all topics.
+    let one = [header(3, 1), (-1_i32).to_be_bytes().to_vec()].concat();
+    let one = [&(one.len() as u32).to_be_bytes()[..], &one].concat();
+    let answered = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let mut reader = greedy.try_clone().expect("a socket");
+        let answered = &answered;
+        let reading = scope.spawn(move || {
+            for _ in 0..REQUESTS {
+                assert!(receive(&mut reader).is_some());
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        greedy.write_all(&one.repeat(REQUESTS)).expect("it is read");
+        while answered.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        assert!(exchange(&mut other, &versions).is_some());
+        let before = answered.load(Ordering::Relaxed);
+        assert!(before < REQUESTS / 2, "{before} were answered before");
+        reading.join().expect("all are answered");
+    });
 }
