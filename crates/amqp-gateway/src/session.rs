@@ -40,6 +40,10 @@ use pressure::{Pressure, Wait};
 
 /// Who is told to go has his publishes confirmed before, unless they take longer.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
+/// Frames that came together are looked at for so long in one turn: one of a few bytes may go to ten thousand queues …
+const TURN_TIME: Duration = Duration::from_millis(1);
+/// … and the clock is asked once for so many.
+const LOOKED_AT_TOGETHER: usize = 4;
 /// Time for a client to answer connection.close.
 const CLOSE_OK_MAX: Duration = Duration::from_secs(5);
 
@@ -69,6 +73,8 @@ pub struct Session {
     heartbeat: Option<Heartbeat>,
     /// Whole frames that were read and not looked at.
     input: Bytes,
+    /// Others are to have their turn before the rest of it is looked at.
+    pauses: bool,
     /// Bytes that the caller had left over after the last call.
     left_over: usize,
     /// Consumers that a command which waits for its outcome has ended: RabbitMQ answers the command first.
@@ -94,6 +100,7 @@ impl Session {
             pressure: Pressure::default(),
             heartbeat: None,
             input: Bytes::new(),
+            pauses: false,
             left_over: 0,
             gone: Vec::new(),
             end: None,
@@ -109,7 +116,8 @@ impl Session {
         self.connection.certified = name;
     }
 
-    /// Takes what was read: all whole frames, as long as it wants to read; the rest stays in `buffer`.
+    /// Takes what was read: all whole frames, as long as it wants to read; the rest stays in `buffer`. Where frames take long it pauses
+    /// ([`Session::pauses`]), and is to be called again.
     ///
     /// # Errors
     /// When the connection is to be closed, once what is to be sent has been.
@@ -122,7 +130,8 @@ impl Session {
         }
         self.connection.look_at_quota();
         let timed = self.connection.begin_timing();
-        while self.end.is_none() && self.wants_read() {
+        self.pauses = false;
+        while self.end.is_none() && !self.pauses && self.wants_read() {
             if let Phase::Protocol { .. } = self.phase {
                 if !self.take_protocol_header(buffer) {
                     break;
@@ -209,8 +218,16 @@ impl Session {
         let vhost = Arc::clone(&self.connection.vhost);
         self.connection.now_ms = self.connection.broker().now_ms();
         let mut table = Table::new(&vhost);
-        let (mut at, phase) = (0, self.phase);
+        let (mut at, phase, began, mut looked_at) = (0, self.phase, Instant::now(), 0_usize);
         while at < input.len() && self.connection.waiting.is_none() && self.end.is_none() && self.phase == phase {
+            if looked_at == LOOKED_AT_TOGETHER {
+                looked_at = 0;
+                if began.elapsed() >= TURN_TIME {
+                    self.pauses = true;
+                    break;
+                }
+            }
+            looked_at += 1;
             let Ok(Parsed::Frame(frame)) = parse_frame(&input[at..], u32::MAX) else { break };
             let channel = frame.channel;
             match self.handle_frame(frame, &input, at, &mut table) {
@@ -715,6 +732,11 @@ impl Session {
     /// Has somebody logged in?
     pub fn is_known(&self) -> bool {
         !matches!(self.phase, Phase::Protocol { .. } | Phase::Handshake { .. })
+    }
+
+    /// Is the rest of what was read to be looked at once others had their turn?
+    pub fn pauses(&self) -> bool {
+        self.pauses
     }
 
     /// False: do not read from the socket now.

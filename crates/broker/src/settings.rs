@@ -129,7 +129,7 @@ pub const BROKER: &[Setting] = &[
     row("authorizer.class.name", OneOf(&["", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"]), "", Enforced, "With Kafka's StandardAuthorizer access control entries count, on all protocols; empty: whoever is in may use everything that permissions leave him."),
     row("super.users", Text, "", Enforced, "Principals for whom no access control entry counts, User:NAME with semicolons between them; users with tag administrator are such too."),
     row("allow.everyone.if.no.acl.found", Bool, "false", Enforced, "Where access control entries count: everybody may use what none is about."),
-    row("fetch.max.bytes", Int(1024, INT), "57671680", Enforced, "Most bytes in an answer to a fetch."),
+    row("fetch.max.bytes", Int(1024, INT), "57671680", Enforced, "Most bytes in an answer to a fetch; never more than a sixteenth of the memory budget, or 1 MiB."),
     row("max.incremental.fetch.session.cache.slots", Int(0, 1_000_000), "1000", Enforced, "Fetch sessions that are remembered."),
     row("producer.id.expiration.ms", Int(1, MAX), "86400000", Enforced, "Forget a silent idempotent producer after this long."),
     row("group.initial.rebalance.delay.ms", Int(0, INT), "3000", Enforced, "Wait for more members before the first rebalance of a group."),

@@ -72,7 +72,7 @@ impl Gateway {
             share_sessions: ShareSessions::new(SHARE_SESSIONS_MAX),
             asked: Asked::default(),
             frame_bytes_max: int("socket.request.max.bytes"),
-            fetch_bytes_max: int("fetch.max.bytes"),
+            fetch_bytes_max: int("fetch.max.bytes").min(pinned.answer_max()),
             principal_rules: PrincipalRules::parse(broker.settings().text("ssl.principal.mapping.rules").0).expect("checked at the start"),
             pinned,
             items_max: AtomicUsize::new(ITEMS_MAX),

@@ -26,6 +26,8 @@ const STALLED_AFTER: Duration = Duration::from_secs(30);
 const STALLED_AFTER_SCARCE: Duration = Duration::from_secs(1);
 /// … or for this long, when they hold all of it and others wait for theirs.
 const STALLED_AFTER_FULL: Duration = Duration::from_millis(200);
+/// Who takes so much meanwhile is slow, and has not stalled.
+const TAKEN_LEAST: u64 = 64 << 10;
 /// Whether a peer is still there is looked at so often while nothing of it is read.
 const LOOK_AFTER: Duration = Duration::from_secs(10);
 /// Slices of one vectored write.
@@ -98,6 +100,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
     let mut input = Input::default();
     let mut outgoing = Outgoing::new();
     let mut last_progress = Instant::now();
+    let mut taken = Taken::default();
     let mut idle = Idle::new(shard.shared.times.idle_max.filter(|_| connection.session.borrow().ends_when_idle()), last_progress);
     // The request that ends the connection, and until when the ones before it may be answered.
     let mut refused: Option<(Refusal, Instant)> = None;
@@ -113,6 +116,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             Ok(0) => {}
             Ok(sent) => {
                 last_progress = now;
+                taken.sent += sent as u64;
                 last_sent = Some(now);
                 idle.note_activity(now);
                 input.note_sent(sent);
@@ -136,8 +140,11 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         let holds = sends || connection.session.borrow().holds_answers();
         if !holds || !sends && shard.shared.gateway.memory_pressure() == MemoryPressure::None {
             last_progress = now;
-        } else if is_stalled(shard, last_progress) {
-            return End::Stalled;
+        } else if is_stalled(shard, last_progress, now) {
+            if !taken.goes_on(stream) {
+                return End::Stalled;
+            }
+            last_progress = now;
         }
         judge_login(connection, &mut refused, now);
         let answered = !sends && connection.session.borrow().is_idle();
@@ -299,9 +306,29 @@ async fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, inpu
 }
 
 /// Has the client read nothing of what waits for it for too long?
-fn is_stalled(shard: &Shard, last_progress: Instant) -> bool {
-    let elapsed = last_progress.elapsed();
+fn is_stalled(shard: &Shard, last_progress: Instant, now: Instant) -> bool {
+    let elapsed = now.saturating_duration_since(last_progress);
     elapsed >= STALLED_AFTER_FULL && elapsed >= patience(shard)
+}
+
+/// What a client has taken of what it was sent.
+#[derive(Default)]
+struct Taken {
+    /// Bytes that the socket has.
+    sent: u64,
+    /// Those that the client had taken when it was last asked.
+    taken: u64,
+}
+
+impl Taken {
+    /// Has it taken a part since it was last asked? A socket says that it has room when a third of its buffer is free, which on a slow line takes longer than
+    /// memory can be waited for.
+    fn goes_on(&mut self, stream: &Stream) -> bool {
+        let taken = self.sent.saturating_sub(stream.untaken());
+        let goes_on = taken >= self.taken + TAKEN_LEAST;
+        self.taken = taken;
+        goes_on
+    }
 }
 
 /// Waits, and asks the clock for nothing before it has to.

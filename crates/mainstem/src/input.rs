@@ -231,6 +231,7 @@ pub fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now
             let before = input.buffer.len();
             let refused = session.handle_bytes(&mut input.buffer, now.unwrap_or_else(Instant::now)).err();
             taken = input.buffer.len() < before;
+            input.interrupted = session.pauses();
             refused.map(|reason| End::Refused(reason.into()))
         }
         Session::Kafka(session) => loop {

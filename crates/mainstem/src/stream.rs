@@ -149,6 +149,14 @@ impl Stream {
         found > 0 && asked.revents & events != 0
     }
 
+    /// Bytes that were sent and that the peer has not confirmed.
+    pub fn untaken(&self) -> u64 {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: it writes a number to where it is told, on an open descriptor.
+        let found = unsafe { libc::ioctl(self.tcp().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if found == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    }
+
     /// Is it the socket itself, so that a read which does not fill its buffer has emptied it?
     pub fn is_plain(&self) -> bool {
         matches!(self, Self::Plain(_))

@@ -158,6 +158,9 @@ impl Node {
         let client = &mut self.clients[client];
         client.input.extend_from_slice(bytes);
         client.session.handle_bytes(&mut client.input, self.now).expect("it goes on");
+        while client.session.pauses() {
+            client.session.handle_bytes(&mut client.input, self.now).expect("it goes on");
+        }
         let mut out = VecDeque::new();
         while client.session.poll_transmit(&mut out) {
             out.drain(..).for_each(|piece| client.output.extend_from_slice(&piece));
@@ -269,6 +272,7 @@ impl Node {
                 {
                     client.ended = Some(reason.to_string());
                 }
+                busy |= client.ended.is_none() && client.session.pauses();
                 let mut out = VecDeque::new();
                 while client.session.poll_transmit(&mut out) {
                     busy = true;
