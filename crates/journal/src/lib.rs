@@ -40,6 +40,7 @@ mod segments;
 mod sharers;
 mod state;
 mod survey;
+mod sweep;
 mod tail;
 mod touched;
 mod transactions;

@@ -25,6 +25,7 @@ pub struct JournalMetrics {
     pub segments_sealed: Counter,
     pub segments_freed: Counter,
     pub segments_rewritten: Counter,
+    pub rewriting_read_bytes: Counter,
     pub window_wait_seconds: Histogram,
     pub window_exceeded: Counter,
     pub archive_objects: Counter,
@@ -61,6 +62,7 @@ impl Default for JournalMetrics {
             segments_sealed: Counter::default(),
             segments_freed: Counter::default(),
             segments_rewritten: Counter::default(),
+            rewriting_read_bytes: Counter::default(),
             window_wait_seconds: Histogram::new(exponential_buckets(0.01, 2.0, 12)),
             window_exceeded: Counter::default(),
             archive_objects: Counter::default(),
@@ -110,6 +112,7 @@ impl JournalMetrics {
         registry.register("segments_sealed", "Segments sealed", self.segments_sealed.clone());
         registry.register("segments_freed", "Segments whose space was freed", self.segments_freed.clone());
         registry.register("segments_rewritten", "Segments replaced by rewriting", self.segments_rewritten.clone());
+        registry.register_with_unit("rewriting_read", "Read from segments that are rewritten", bytes(), self.rewriting_read_bytes.clone());
         let help = "How long appends waited because the window was full and the archive behind";
         registry.register_with_unit("window_wait", help, Unit::Seconds, self.window_wait_seconds.clone());
         let help = "Segments added beyond the window, because the archive failed, was too slow, or could take nothing";

@@ -16,7 +16,6 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use record::filler;
 use types::{LogId, Offset, Term, Timestamp};
@@ -347,7 +346,6 @@ fn rewrite(storage: &RealStorage, survey: &Survey, segment: &SegmentSurvey, miss
         if crc32c(&bytes) != first.crc {
             return Err(io(io::Error::other(format!("{}, byte {}: it was whole when it was looked at", segment_name(segment.sequence), first.position))));
         }
-        let bytes = [Bytes::from(bytes)];
         let runs: Vec<Run> = same.iter().map(|(run, _)| *run).collect();
         if first.shared { copy.add_shared(&runs, &bytes) } else { copy.add(&first, &bytes) }.map_err(&io)?;
     }
@@ -372,9 +370,9 @@ fn filler_of(term: Term, range: Range<Offset>, time: Timestamp) -> Vec<u8> {
 fn fill(copy: &mut Copy, run: &Run, survey: &Survey) -> io::Result<()> {
     let term = survey.logs.get(&run.log).map_or_else(Term::default, |log| log.term_at(run.base));
     for range in pieces(run.base..run.next) {
-        let batch = Bytes::from(filler_of(term, range.clone(), run.max_timestamp.max(0)));
+        let batch = filler_of(term, range.clone(), run.max_timestamp.max(0));
         let filled = Run { base: range.start, next: range.end, bytes: batch.len() as u32, records: 0, shared: false, ..*run };
-        copy.add(&filled, &[batch])?;
+        copy.add(&filled, &batch)?;
     }
     Ok(())
 }

@@ -24,12 +24,12 @@ use types::{LogId, Offset, Timestamp};
 
 use super::keys::Keys;
 use super::rules::{Rules, Verdict};
-use super::sweep::Sweep;
 use super::{Archiver, ArchiverError, Pending, Turn};
 use crate::archive::{Archived, ObjectWriter};
 use crate::cold::{ColdWant, ReadError};
 use crate::log::{Compaction, Log};
 use crate::run::Run;
+use crate::sweep::Sweep;
 use crate::transactions::AbortedTransaction;
 
 /// A log on its way through compaction.

@@ -13,7 +13,6 @@ mod compaction;
 mod keys;
 mod moving;
 mod rules;
-mod sweep;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;

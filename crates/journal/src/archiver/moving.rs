@@ -11,7 +11,6 @@ use hashbrown::{HashMap, HashSet};
 use record::Batches;
 use types::{LogId, Offset};
 
-use super::sweep::Sweep;
 use super::{Archiver, ArchiverError, Pending, Turn};
 use crate::archive::{Archived, ObjectWriter};
 use crate::cold::{ColdWant, ReadError};
@@ -19,6 +18,7 @@ use crate::index::{LogRow, SealedIndex};
 use crate::log::Log;
 use crate::run::Run;
 use crate::segments::Segment;
+use crate::sweep::Sweep;
 use crate::window::Relief;
 
 /// Runs with the segments that hold them.

@@ -7,6 +7,7 @@
 //! * K3 A segment is freed only when a checkpoint covers it and no live log has a record in it that is not in the archive.
 
 mod choose;
+mod copy;
 mod expiry;
 mod pin;
 mod retention;
@@ -15,7 +16,8 @@ mod room;
 mod spares;
 mod usage;
 
-pub(crate) use rewrite::{Copy, NAME_REWRITING};
+pub(crate) use copy::Copy;
+pub(crate) use rewrite::NAME_REWRITING;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;

@@ -1,30 +1,26 @@
 //! Getting space back: dead segments are freed, and segments of which little is live are rewritten, with their neighbours where these
-//! fit, into one, sorted by log, that takes the place of the oldest of them ([`choose`] says which). What records nobody needs leave is a
-//! gap, a run of no bytes, so that whoever reads a log meets each of its offsets.
+//! fit, into one that takes the place of the oldest of them ([`choose`] says which, `copy` how it is filled). What records nobody needs leave
+//! is a gap, a run of no bytes, so that whoever reads a log meets each of its offsets.
 //!
 //! A crash leaves either the old segments or the new one: the new file lists those it replaces, and recovery
 //! removes them if they are still there.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hashbrown::HashSet;
 use types::{LogId, LogIndex, Term};
 
 use super::choose::{Limits, choose};
+use super::copy::{Copy, Source};
 use super::room::NAME_ROOM;
 use super::usage::Usage;
 use super::{Keeper, KeeperError};
-use crate::chunk::{crc32c, padded};
-use crate::disk::{File, SECTOR};
+use crate::disk::File;
 use crate::index::{SealInfo, SealedIndex, write_index};
-use crate::run::{OFFSETS_MAX, Run};
-use crate::segments::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentKind, segment_name};
+use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind, segment_name};
 
 /// Name of a segment that is being rewritten.
 pub(crate) const NAME_REWRITING: &str = "rewriting";
-/// Runs are merged up to this length, so that history reads in large pieces.
-const MERGED_RUN_BYTES: usize = 1 << 20;
 /// When state has little room a checkpoint is written for this part of a segment; one for state alone is more than that.
 const GAIN_WHEN_SHORT_SHARE: u64 = 16;
 /// Rewritings of one turn, …
@@ -108,14 +104,14 @@ impl Keeper {
 
     fn rewrite(&mut self, victims: &[u64], limits: &Limits) -> Result<(), KeeperError> {
         let outcome = self.rewrite_into(victims, limits);
-        if outcome.is_err() {
+        if !matches!(outcome, Ok(true)) {
             // It takes the space that the next attempt needs.
             self.remove_leftover()?;
         }
-        outcome
+        outcome.map(drop)
     }
 
-    /// What an attempt that failed has left of a rewriting.
+    /// What an attempt that failed, or was given up, has left of a rewriting.
     fn remove_leftover(&mut self) -> Result<(), KeeperError> {
         if self.storage.list()?.iter().any(|name| name == NAME_REWRITING) {
             self.storage.remove(NAME_REWRITING)?;
@@ -123,11 +119,12 @@ impl Keeper {
         Ok(())
     }
 
-    fn rewrite_into(&mut self, victims: &[u64], limits: &Limits) -> Result<(), KeeperError> {
-        let sources: Vec<(Arc<Segment>, Arc<SealedIndex>)> =
+    /// False: it was given up, and everything is as it was.
+    fn rewrite_into(&mut self, victims: &[u64], limits: &Limits) -> Result<bool, KeeperError> {
+        let sources: Vec<Source> =
             self.journal.segments().sealed().into_iter().filter(|(segment, _)| victims.contains(&segment.sequence)).collect();
         if sources.len() != victims.len() {
-            return Ok(());
+            return Ok(false);
         }
         let sequence = victims[0];
         let file = self.begin_rewriting(limits)?;
@@ -140,7 +137,7 @@ impl Keeper {
         };
         file.write_at(0, &header.encode())?;
         let mut copy = Copy::new(file);
-        let logs = self.copy_live(&sources, &mut copy)?;
+        let Some(logs) = self.copy_live(&sources, &mut copy, limits)? else { return Ok(false) };
         let newest = sources.last().map(|(_, index)| *index.info());
         let info = SealInfo {
             journal: self.journal.uuid(),
@@ -149,9 +146,10 @@ impl Keeper {
             last_term: newest.map_or(Term(0), |info| info.last_term),
             last_crc: newest.map_or(0, |info| info.last_crc),
         };
-        let (file, runs, end) = copy.finish()?;
+        let (file, mut runs, end) = copy.finish()?;
+        // The index has those of each log in the order of its offsets, wherever they lie.
+        runs.sort_unstable_by_key(|run| (run.log, run.base));
         let mut ids: Vec<LogId> = runs.iter().map(|run| run.log).collect();
-        ids.sort_unstable();
         ids.dedup();
         let places = runs.iter().map(|run| (ids.partition_point(|id| *id < run.log) as u32, *run));
         write_index(&*file, end, &ids, places, &info)?;
@@ -168,7 +166,7 @@ impl Keeper {
         drop(sources);
         let freed = self.free(&replaced);
         self.journal.metrics().segments_rewritten.inc_by(victims.len() as u64);
-        Ok(synced.and(freed)?)
+        Ok(synced.and(freed).map(|()| true)?)
     }
 
     /// The file that is to be a rewritten segment. On a short disk it takes the space that is kept for it, which nobody else can have then.
@@ -181,7 +179,7 @@ impl Keeper {
     }
 
     /// Puts the new segment into the table, and points the logs at it.
-    fn replace(&self, sources: &[(Arc<Segment>, Arc<SealedIndex>)], sequence: u64, file: Arc<dyn File>, index: SealedIndex, logs: &HashSet<LogId>) {
+    fn replace(&self, sources: &[Source], sequence: u64, file: Arc<dyn File>, index: SealedIndex, logs: &HashSet<LogId>) {
         self.journal.segments().insert_sealed(sequence, file, index);
         self.journal.cold().forget(sources[0].0.id);
         for log in self.journal.all_logs() {
@@ -196,138 +194,4 @@ impl Keeper {
             }
         }
     }
-
-    /// Copies what is live: log by log, but what belongs to logs that share runs in the order in which it lies, so that the runs of each
-    /// stay in theirs and shared ones are copied once. Returns the logs that have something in the new segment.
-    fn copy_live(&self, sources: &[(Arc<Segment>, Arc<SealedIndex>)], copy: &mut Copy) -> Result<HashSet<LogId>, KeeperError> {
-        let (mut all, mut sharing) = (Vec::new(), HashSet::new());
-        for (_, index) in sources {
-            for row in index.rows()? {
-                all.push(row.log);
-                sharing.extend((row.shared_bytes > 0).then_some(row.log));
-            }
-        }
-        all.sort_unstable();
-        all.dedup();
-        let mut copied = HashSet::new();
-        for id in all.iter().filter(|id| !sharing.contains(*id)) {
-            for (segment, index) in sources {
-                for run in self.live_runs_of(*id, index)? {
-                    let pieces = self.journal.cold().read_run(&self.journal, segment, &run)?;
-                    copy.add(&run, &pieces)?;
-                    copied.insert(*id);
-                }
-            }
-        }
-        for (segment, index) in sources {
-            let mut runs = Vec::new();
-            for id in all.iter().filter(|id| sharing.contains(*id)) {
-                runs.extend(self.live_runs_of(*id, index)?);
-            }
-            runs.sort_unstable_by_key(|run| (run.position, !run.is_gap(), run.log));
-            copied.extend(runs.iter().map(|run| run.log));
-            for same in runs.chunk_by(|one, other| one.position == other.position && one.is_gap() == other.is_gap()) {
-                if same[0].is_gap() {
-                    same.iter().try_for_each(|gap| copy.add(gap, &[]))?;
-                    continue;
-                }
-                let pieces = self.journal.cold().read_run(&self.journal, segment, &same[0])?;
-                match same {
-                    [run] if !run.shared => copy.add(run, &pieces)?,
-                    #[cfg(feature = "planted")]
-                    sharers if self.journal.planted() == Some(crate::Planted::FreeSharedBody) => copy.add_shared(&sharers[..1], &pieces)?,
-                    sharers => copy.add_shared(sharers, &pieces)?,
-                }
-            }
-        }
-        Ok(copied)
-    }
-
-    fn live_runs_of(&self, id: LogId, index: &SealedIndex) -> Result<Vec<Run>, KeeperError> {
-        let (Some(log), Some(row)) = (self.journal.log(id), index.row(id)?) else { return Ok(Vec::new()) };
-        self.live_runs(&log, &row, index)
-    }
 }
-
-/// The new segment while it is filled: bodies are gathered into whole megabytes.
-pub(crate) struct Copy {
-    file: Arc<dyn File>,
-    written: u64,
-    pending: Vec<u8>,
-    runs: Vec<Run>,
-    /// The run being merged, and where it begins in the file.
-    open: Option<(Run, usize)>,
-}
-
-impl Copy {
-    pub fn new(file: Arc<dyn File>) -> Self {
-        Self { file, written: SEGMENT_HEADER_BYTES as u64, pending: Vec::new(), runs: Vec::new(), open: None }
-    }
-
-    pub fn add(&mut self, run: &Run, pieces: &[Bytes]) -> std::io::Result<()> {
-        let merges = self.open.as_ref().is_some_and(|(open, _)| {
-            let follows = !open.shared && open.log == run.log && open.next == run.base;
-            follows && (open.bytes + run.bytes) as usize <= MERGED_RUN_BYTES && run.next.since(open.base) <= OFFSETS_MAX
-        });
-        if !merges {
-            self.close()?;
-            let position = (self.written + self.pending.len() as u64) as u32;
-            self.open = Some((Run { position, bytes: 0, next: run.base, records: 0, ..*run }, self.pending.len()));
-        }
-        pieces.iter().for_each(|piece| self.pending.extend_from_slice(piece));
-        if let Some((open, _)) = &mut self.open {
-            open.next = run.next;
-            open.bytes += run.bytes;
-            open.records = open.records.saturating_add(run.records);
-            open.max_timestamp = open.max_timestamp.max(run.max_timestamp);
-            open.append_time = open.append_time.max(run.append_time);
-        }
-        Ok(())
-    }
-
-    /// A body that logs share; each of these runs is one of its logs'.
-    pub fn add_shared(&mut self, sharers: &[Run], pieces: &[Bytes]) -> std::io::Result<()> {
-        self.close()?;
-        let position = (self.written + self.pending.len() as u64) as u32;
-        pieces.iter().for_each(|piece| self.pending.extend_from_slice(piece));
-        self.runs.extend(sharers.iter().map(|run| Run { position, ..*run }));
-        Ok(())
-    }
-
-    /// Ends the open run and writes whole sectors.
-    fn close(&mut self) -> std::io::Result<()> {
-        if let Some((mut run, start)) = self.open.take() {
-            run.crc = crc32c(&self.pending[start..]);
-            self.runs.push(run);
-        }
-        let whole = self.pending.len() / SECTOR * SECTOR;
-        if whole >= 1 << 20 {
-            self.write(whole)?;
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, bytes: usize) -> std::io::Result<()> {
-        let end = self.written + bytes as u64;
-        if self.file.size()? < end {
-            self.file.allocate(end)?;
-        }
-        self.file.write_at(self.written, &self.pending[..bytes])?;
-        self.pending.drain(..bytes);
-        self.written = end;
-        Ok(())
-    }
-
-    pub fn finish(mut self) -> std::io::Result<(Arc<dyn File>, Vec<Run>, u64)> {
-        self.close()?;
-        self.pending.resize(padded(self.pending.len()), 0);
-        let rest = self.pending.len();
-        if rest > 0 {
-            self.write(rest)?;
-        }
-        Ok((self.file, self.runs, self.written))
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -20,6 +20,7 @@ mod races;
 mod rehearsal;
 mod repair;
 mod retention;
+mod rewriting;
 mod seams;
 mod shared;
 mod small_windows;

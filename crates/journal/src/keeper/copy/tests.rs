@@ -14,7 +14,7 @@ fn a_merged_run_has_no_more_offsets_than_its_entry_can_say() {
     for number in 0..5 {
         let (base, next) = (Offset(number * span), Offset((number + 1) * span));
         let run = Run { log: LogId(1), base, next, position: 0, bytes: 3, crc: 0, records: 0, shared: false, max_timestamp: 0, append_time: 0 };
-        copy.add(&run, &[Bytes::from_static(b"one")]).expect("written");
+        copy.add(&run, b"one").expect("written");
     }
     let (_, runs, _) = copy.finish().expect("written");
     let spans: Vec<u64> = runs.iter().map(|run| run.next.since(run.base)).collect();

@@ -1,6 +1,7 @@
 //! Reading many runs of segments in the order in which they lie: neighbours with one read. It goes past the cache of history,
 //! which is for readers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::chunk::crc32c;
@@ -8,15 +9,17 @@ use crate::disk::SECTOR;
 use crate::run::Run;
 use crate::segments::{Segment, SegmentError};
 
-/// Bytes between two runs that are read rather than passed over.
+/// Bytes between two runs that are read rather than passed over, unless it is said otherwise.
 const GAP_BYTES: u64 = 128 << 10;
 /// Longest read, unless a run is longer: a commit may have to wait for one.
 const READ_BYTES: u64 = 1 << 20;
 
 /// Runs, and how far they have been read.
-pub(super) struct Sweep {
+pub(crate) struct Sweep {
     runs: Vec<(Arc<Segment>, Run)>,
     at: usize,
+    /// Bytes between two runs that are read.
+    gap_bytes: u64,
     /// What was read, behind what the first whole sector skips, and where it begins.
     held: Vec<u8>,
     held_skip: usize,
@@ -34,7 +37,23 @@ impl Sweep {
     pub fn new(mut runs: Vec<(Arc<Segment>, Run)>) -> Self {
         runs.sort_by_key(|(segment, run)| (segment.sequence, run.base, run.position));
         runs.sort_by_key(|(segment, run)| (segment.sequence, run.position));
-        Self { runs, at: 0, held: Vec::new(), held_skip: 0, held_bytes: 0, held_at: 0, held_until: 0, read_bytes: 0, placed: Vec::new() }
+        Self {
+            runs,
+            at: 0,
+            gap_bytes: GAP_BYTES,
+            held: Vec::new(),
+            held_skip: 0,
+            held_bytes: 0,
+            held_at: 0,
+            held_until: 0,
+            read_bytes: 0,
+            placed: Vec::new(),
+        }
+    }
+
+    /// The same, passing over what is longer than this between two runs.
+    pub fn with_gap(self, gap_bytes: u64) -> Self {
+        Self { gap_bytes, ..self }
     }
 
     /// Bytes that were read so far.
@@ -44,6 +63,28 @@ impl Sweep {
 
     /// The next run and its bytes, checked, with the offsets of its log.
     pub fn next(&mut self) -> Option<(Run, Result<&[u8], SegmentError>)> {
+        let (run, found) = self.find_next()?;
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return Some((run, Err(error))),
+        };
+        if !run.shared {
+            return Some((run, Ok(&self.held[found])));
+        }
+        self.placed.clear();
+        self.placed.extend_from_slice(&self.held[found]);
+        run.place_in(&mut self.placed);
+        Some((run, Ok(&self.placed)))
+    }
+
+    /// The same as it lies in the segment.
+    pub fn next_as_written(&mut self) -> Option<(Run, Result<&[u8], SegmentError>)> {
+        let (run, found) = self.find_next()?;
+        Some((run, found.map(|found| &self.held[found])))
+    }
+
+    /// Where in `held` the next run is.
+    fn find_next(&mut self) -> Option<(Run, Result<Range<usize>, SegmentError>)> {
         let (segment, run) = self.runs.get(self.at)?.clone();
         if self.at >= self.held_until
             && let Err(error) = self.read_from(self.at)
@@ -52,22 +93,18 @@ impl Sweep {
             return Some((run, Err(error)));
         }
         self.at += 1;
-        let from = (u64::from(run.position) - self.held_at) as usize;
-        let held = &self.held[self.held_skip..self.held_skip + self.held_bytes];
-        let bytes = held.get(from..from + run.bytes as usize);
-        let fits = bytes.is_some_and(|bytes| crc32c(bytes) == run.crc);
-        if let Some(bytes) = bytes.filter(|_| fits && run.shared) {
-            self.placed.clear();
-            self.placed.extend_from_slice(bytes);
-            run.place_in(&mut self.placed);
-            return Some((run, Ok(&self.placed)));
+        let from = self.held_skip + (u64::from(run.position) - self.held_at) as usize;
+        let found = from..from + run.bytes as usize;
+        let is_held = found.end <= self.held_skip + self.held_bytes;
+        if is_held && crc32c(&self.held[found.clone()]) == run.crc {
+            return Some((run, Ok(found)));
         }
-        let outcome = bytes.filter(|_| fits).ok_or_else(|| SegmentError::Corrupt {
+        let damaged = SegmentError::Corrupt {
             file: segment.file.name(),
             position: u64::from(run.position),
             what: format!("run checksum ({} from offset {})", run.log, run.base),
-        });
-        Some((run, outcome))
+        };
+        Some((run, Err(damaged)))
     }
 
     /// Reads the run at `from` and those that follow closely.
@@ -78,7 +115,7 @@ impl Sweep {
         let mut until = from + 1;
         for (other, run) in &self.runs[from + 1..] {
             let run_end = u64::from(run.position) + u64::from(run.bytes);
-            if other.id != segment.id || u64::from(run.position) > end + GAP_BYTES || run_end > start + READ_BYTES {
+            if other.id != segment.id || u64::from(run.position) > end + self.gap_bytes || run_end > start + READ_BYTES {
                 break;
             }
             end = end.max(run_end);

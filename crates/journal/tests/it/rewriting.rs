@@ -1,0 +1,249 @@
+//! What rewriting reads, and that nobody waits for it: many logs whose tiny batches lie mixed.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use journal::disk::{File, IoMode, RealStorage, Storage, Submitter, submitter};
+use journal::{Append, AppendItem, JournalConfig, Keeper, Log, ReplyTo, Writer};
+use parking_lot::Mutex;
+use record::BatchHeader;
+use types::{ConnectionId, Durability, LogId, Offset, ShardId, SystemClock};
+
+use crate::node::{Node, batch, read_all, small};
+
+const LOGS: u64 = 2_000;
+/// What is left of them.
+const KEPT: u64 = 500;
+const ROUNDS: u64 = 50;
+const VALUE_BYTES: usize = 8;
+const LARGE: usize = 1 << 20;
+const SEGMENT_BYTES: u64 = 4 << 20;
+
+type Hook = Box<dyn FnMut() + Send>;
+
+/// What is read and made while a segment is rewritten.
+#[derive(Default)]
+struct Watch {
+    /// The new segment is there and has not its name.
+    rewriting: Mutex<bool>,
+    read_bytes: AtomicU64,
+    segments_made: AtomicU64,
+    /// Done at each read meanwhile.
+    hook: Mutex<Option<Hook>>,
+}
+
+struct Watched {
+    storage: RealStorage,
+    watch: Arc<Watch>,
+}
+
+struct WatchedFile(Arc<dyn File>, Arc<Watch>);
+
+impl Watched {
+    fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(WatchedFile(file, Arc::clone(&self.watch)))
+    }
+}
+
+impl Storage for Watched {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.storage.list()
+    }
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
+        let rewriting = &mut *self.watch.rewriting.lock();
+        *rewriting |= name == "rewriting";
+        self.watch.segments_made.fetch_add(u64::from(*rewriting && name.starts_with("segment-")), Ordering::SeqCst);
+        Ok(self.file(self.storage.create(name, size)?))
+    }
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(self.file(self.storage.open(name)?))
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.storage.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.storage.remove(name)
+    }
+    fn discard(&self, name: &str, _held: Option<Arc<dyn File>>) -> io::Result<()> {
+        self.storage.remove(name)
+    }
+    fn replace(&self, from: &str, to: &str, _held: Arc<dyn File>) -> io::Result<()> {
+        *self.watch.rewriting.lock() = false;
+        self.rename(from, to)
+    }
+    fn sync_folder(&self) -> io::Result<()> {
+        self.storage.sync_folder()
+    }
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(1 << 40)
+    }
+}
+
+impl File for WatchedFile {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        let got = self.0.read_at(position, into)?;
+        if *self.1.rewriting.lock() {
+            self.1.read_bytes.fetch_add(got as u64, Ordering::SeqCst);
+            let hook = self.1.hook.lock().take();
+            if let Some(mut hook) = hook {
+                hook();
+                *self.1.hook.lock() = Some(hook);
+            }
+        }
+        Ok(got)
+    }
+    fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_at(position, bytes)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        self.0.allocate(size)
+    }
+    fn raw_fd(&self) -> Option<RawFd> {
+        self.0.raw_fd()
+    }
+}
+
+fn config() -> JournalConfig {
+    JournalConfig { segment_bytes: SEGMENT_BYTES, retention_check_ms: 1_000_000, ..small() }
+}
+
+/// A journal whose threads are this one.
+struct ByHand {
+    journal: Arc<journal::Journal>,
+    writer: Arc<Mutex<Writer<Box<dyn Submitter>>>>,
+    keeper: Keeper,
+    watch: Arc<Watch>,
+}
+
+fn submit(journal: &journal::Journal, items: Vec<AppendItem>) -> bool {
+    let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(1), token: 0 };
+    journal.append(Append { to, items, acknowledge: false }).is_ok()
+}
+
+fn item(log: &Arc<Log>, value_bytes: usize) -> AppendItem {
+    let bytes = batch(log.id(), log.end(), 1, value_bytes);
+    let header = BatchHeader::parse(&bytes).expect("a valid batch");
+    AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }
+}
+
+impl ByHand {
+    fn open(folder: &Path) -> Self {
+        let watch = Arc::new(Watch::default());
+        let storage = Watched { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), watch: Arc::clone(&watch) };
+        let archive = Arc::new(journal::MemoryArchive::default());
+        let submitter = submitter(IoMode::Buffered).expect("always there");
+        let opened = journal::open(config(), Arc::new(storage), archive, submitter, Arc::new(SystemClock), uuid::Uuid::new_v4()).expect("it opens");
+        let opened = Self { journal: opened.journal, writer: Arc::new(Mutex::new(opened.writer)), keeper: opened.keeper, watch };
+        opened.write();
+        opened
+    }
+
+    fn write(&self) {
+        let mut writer = self.writer.lock();
+        for _ in 0..20 {
+            writer.step(false);
+        }
+    }
+
+    fn append(&mut self, items: Vec<AppendItem>) {
+        assert!(submit(&self.journal, items), "there is room");
+        for _ in 0..3 {
+            self.write();
+            self.keeper.step(Duration::ZERO);
+        }
+    }
+
+    fn log(&self, id: u64) -> Arc<Log> {
+        self.journal.create_log(LogId(id), Durability::Fsync)
+    }
+
+    fn fill(&mut self) {
+        let logs: Vec<_> = (1..=LOGS).map(|id| self.log(id)).collect();
+        for _ in 0..ROUNDS {
+            self.append(logs.iter().map(|log| item(log, VALUE_BYTES)).collect());
+        }
+    }
+
+    /// Three of four logs lose what they have.
+    fn trim(&mut self) {
+        let trimmed = (1..=LOGS).filter(|id| id % (LOGS / KEPT) != 0).map(|id| self.log(id));
+        self.append(trimmed.map(|log| AppendItem::Trim { to: log.end(), log }).collect());
+        for _ in 0..10 {
+            // A look that takes long is followed by a rest.
+            std::thread::sleep(Duration::from_millis(50));
+            self.journal.check_retention();
+            self.keeper.step(Duration::ZERO);
+        }
+    }
+
+    fn rewritten(&self) -> u64 {
+        self.journal.metrics().segments_rewritten.get()
+    }
+}
+
+fn check(journal: &journal::Journal) {
+    for id in (1..=LOGS).filter(|id| id % (LOGS / KEPT) == 0) {
+        let log = journal.create_log(LogId(id), Durability::Fsync);
+        assert_eq!((log.start(), read_all(journal, &log, VALUE_BYTES)), (Offset(0), Offset(ROUNDS)));
+    }
+}
+
+#[test]
+fn tiny_batches_of_many_logs_are_read_about_once_and_rewritten_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = ByHand::open(folder.path());
+    node.fill();
+    assert_eq!(node.rewritten(), 0, "nothing was let go");
+    node.trim();
+    let rewritten = node.rewritten();
+    let read = node.watch.read_bytes.load(Ordering::SeqCst);
+    assert!(rewritten >= 3, "{rewritten} segments were rewritten");
+    assert!(read <= 2 * rewritten * SEGMENT_BYTES, "{read} bytes read of {rewritten} segments");
+    node.trim();
+    assert_eq!(node.rewritten(), rewritten, "what was rewritten is not rewritten again");
+    check(&node.journal);
+    drop(node);
+    let node = Node::open(folder.path(), IoMode::Buffered, config()).expect("it opens again");
+    check(&node.journal);
+    node.close();
+}
+
+#[test]
+fn the_writer_has_its_next_segments_while_one_is_rewritten() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = ByHand::open(folder.path());
+    node.fill();
+    let large = node.log(LOGS + 1);
+    let (journal, writer, log) = (Arc::clone(&node.journal), Arc::clone(&node.writer), Arc::clone(&large));
+    let mut sent = 0;
+    *node.watch.hook.lock() = Some(Box::new(move || {
+        // The next one when the one before has its place.
+        if sent < 40 && log.end() == Offset(sent) && submit(&journal, vec![item(&log, LARGE)]) {
+            sent += 1;
+        }
+        let mut writer = writer.lock();
+        for _ in 0..20 {
+            writer.step(false);
+        }
+    }));
+    node.trim();
+    *node.watch.hook.lock() = None;
+    assert!(node.rewritten() >= 3, "{} segments were rewritten", node.rewritten());
+    let made = node.watch.segments_made.load(Ordering::SeqCst);
+    assert!(made >= 2, "{made} segments were made for the writer meanwhile");
+    check(&node.journal);
+    assert!(read_all(&node.journal, &large, LARGE) > Offset(2 * SEGMENT_BYTES / LARGE as u64));
+}
