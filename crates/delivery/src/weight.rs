@@ -30,8 +30,10 @@ const PARTITION: usize = 12;
 const HELD: usize = 112;
 /// A compiled expression.
 const EXPRESSION: usize = 64 << 10;
-/// A committed offset without its texts, as if each were the only one that its group has of its topic.
-const OFFSET: usize = 352;
+/// A committed offset without its texts.
+const OFFSET: usize = 256;
+/// Of offsets of a topic that a group has, whatever their number: that it has some.
+pub(crate) const READER: usize = 96;
 
 /// A group as a whole: `inside` is what its kind adds.
 pub(crate) fn group(name: &str, inside: usize) -> usize {

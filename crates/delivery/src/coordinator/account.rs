@@ -22,7 +22,7 @@ impl<W: Copy> GroupCoordinator<W> {
 
     /// Bytes of memory that they take, about.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.readers.weight()
     }
 
     /// How often something was refused because they take as much as they may.
@@ -92,7 +92,7 @@ impl<W: Copy> GroupCoordinator<W> {
     /// May something that takes `known` bytes, if it is there, take as many as this?
     fn admits(&mut self, known: usize, wanted: usize) -> bool {
         let max = if known > 0 { self.bytes_max.saturating_add(self.bytes_max / 4) } else { self.bytes_max };
-        let admits = wanted <= known || self.bytes + (wanted - known) <= max;
+        let admits = wanted <= known || self.bytes() + (wanted - known) <= max;
         self.refused += u64::from(!admits);
         admits
     }
@@ -192,7 +192,7 @@ impl<W: Copy> GroupCoordinator<W> {
     /// Which of these offsets are refused, because they would be new; none: all may be committed.
     pub(super) fn refused_offsets(&mut self, name: &str, commits: &[Commit]) -> Vec<bool> {
         let of = |commit: &Commit| weight::offset(&commit.topic, &commit.offset.metadata);
-        let mut left = self.bytes_max.saturating_sub(self.bytes);
+        let mut left = self.bytes_max.saturating_sub(self.bytes());
         // Which of them are there already matters only where there is little room.
         if commits.iter().map(of).sum::<usize>() <= left {
             return Vec::new();

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::weight;
+
 /// Topics with their groups: one set of pairs, since most topics have few groups.
 #[derive(Default)]
 pub(super) struct Readers(BTreeSet<(Arc<str>, Arc<str>)>);
@@ -21,6 +23,11 @@ impl Readers {
 
     pub fn remove(&mut self, group: &str, topic: &str) {
         self.0.remove(&(topic.into(), group.into()));
+    }
+
+    /// What it weighs.
+    pub fn weight(&self) -> usize {
+        self.0.len() * weight::READER
     }
 
     /// In the order of their names.

@@ -32,7 +32,8 @@ fn coordinator() -> GroupCoordinator<u32> {
 fn recount(groups: &GroupCoordinator<u32>) -> usize {
     let members: usize = groups.groups.iter().map(|(name, group)| weight::group(name, group.weight())).sum();
     let offsets = groups.offsets.values().flatten().map(|((topic, _), offset)| weight::offset(topic, &offset.metadata));
-    members + offsets.sum::<usize>()
+    let read: std::collections::BTreeSet<(&str, &str)> = groups.offsets.iter().flat_map(|(group, all)| all.keys().map(|(topic, _)| (&**group, topic.as_str()))).collect();
+    members + offsets.sum::<usize>() + read.len() * weight::READER
 }
 
 fn commit(topic: &str, partition: u32, metadata: &str) -> Commit {
