@@ -208,7 +208,7 @@ class Survey:
                 ask = links.kafka_asker(node.kafka) if row.api in kafka_rows.PREPARED else None
                 frame = row.frame(size, node.number(), ask)
                 return len(frame), lambda: links.kafka_exchange(node.kafka, frame), ask.close if ask else lambda: None
-            self.measure(node, row, (1_000, 10_000, 100_000) if row.most else (1,), make, row.most or 1)
+            self.measure(node, row, row.sizes if row.most else (1,), make, row.most or 1)
         for row in kafka_rows.longest(key, last, self.kept_bytes):
             if self.wanted(row.name):
                 sent = len(row.frame(0, 0))

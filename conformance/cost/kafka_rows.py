@@ -24,6 +24,8 @@ WIDE, MANY, GROUP = "cost", "cost-", "cost-group"
 NEW = "new-"
 # The longest text that versions with short lengths can carry.
 TEXT_MAX = 32_767
+# Entries of usual rows, and numbers of a list that has more of them than a request may have: it is refused, or takes little memory.
+SIZES, FLOOD = (1_000, 10_000, 100_000), (2_000_000,)
 BATCH = batch([b"value"])
 
 # What fields have, by their name. `DISTINCT` is where entries differ. Of `topic_id`: that of the wide topic once it is there, where no name is
@@ -103,6 +105,7 @@ class Row:
     # Of texts: no more than so many characters. 0: there is nothing to be repeated.
     most: int = 1 << 30
     maker: object = None
+    sizes: tuple = SIZES
 
     @property
     def leaves(self):
@@ -289,12 +292,15 @@ def rows(api, first, last):
 
 
 def of_array(maker, name, title, field, path):
-    def row(way, distinct):
-        return Row(f"{title}, {way}", name, maker.version, lambda entries, serial: maker.body(path, maker.entries(field, path[:-1], entries, distinct), serial), maker=maker)
+    def row(way, distinct, sizes=SIZES):
+        return Row(f"{title}, {way}", name, maker.version, lambda entries, serial: maker.body(path, maker.entries(field, path[:-1], entries, distinct), serial), maker=maker, sizes=sizes)
 
     out = [row("the same", False)]
-    if maker.entries(field, path[:-1], 2, True).data != maker.entries(field, path[:-1], 2, False).data:
+    differs = maker.entries(field, path[:-1], 2, True).data != maker.entries(field, path[:-1], 2, False).data
+    if differs:
         out.append(row("distinct", True))
+    if field.kind in schema.PLAIN and field.kind not in ("string", "bytes", "records"):
+        out.append(row("more than there may be", differs, FLOOD))
     return out
 
 

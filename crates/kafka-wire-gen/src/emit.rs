@@ -157,13 +157,21 @@ fn decode_value(api: &Api, kind: &Type, name: &str, within: Versions) -> String 
                 }
                 _ => decode_value(api, inner, name, within),
             };
-            let counted = matches!(**inner, Type::Struct(_)) || is_optional_on_wire(inner);
+            let together = if is_byte(inner) { BYTES_OF_ITEM } else { 1 };
             format!(
-                "match r.array(flexible, {}, {counted}, {name:?})? {{ None => None, Some(count) => {{ let mut items = Vec::with_capacity(r.capacity(count)); for _ in 0..count {{ let item = {element}; if r.keeps() {{ items.push(item); }} }} Some(items) }} }}",
+                "match r.array(flexible, {}, {together}, {name:?})? {{ None => None, Some(count) => {{ let mut items = Vec::with_capacity(r.capacity(count)); for _ in 0..count {{ let item = {element}; if r.keeps() {{ items.push(item); }} }} Some(items) }} }}",
                 minimum_element(api, inner, within)
             )
         }
     }
+}
+
+/// Elements of a byte each that count as one item of a request together: nothing but the byte is made of one. Of any other number
+/// a handler may make an entry of the answer.
+const BYTES_OF_ITEM: usize = 16;
+
+fn is_byte(kind: &Type) -> bool {
+    matches!(kind, Type::Plain(name) if ["int8", "bool"].contains(&name.as_str()))
 }
 
 fn is_optional_on_wire(kind: &Type) -> bool {

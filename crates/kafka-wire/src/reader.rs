@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use crate::Str;
 
-/// Items that one frame may hold, unless it is told otherwise: structs, strings in lists and tagged fields. Each takes up to a hundred times as
-/// much memory as on the wire, so that the largest frames would otherwise take gigabytes.
+/// Items that one frame may hold, unless it is told otherwise: entries of lists and tagged fields. Each takes up to a hundred times as much memory as
+/// on the wire, decoded or in the answer that is made of it, so that the largest frames would otherwise take gigabytes.
 pub const ITEMS_MAX: usize = 1_000_000;
 
 /// Elements of a list that room is made for before they are there.
@@ -53,7 +53,7 @@ pub enum Problem {
     /// Bytes after the end of the message.
     #[error("{0} bytes follow the message")]
     Trailing(usize),
-    /// More structs, strings or tagged fields than a frame may hold.
+    /// More entries of lists and tagged fields than a frame may hold.
     #[error("holds more than {0} items")]
     TooMany(usize),
 }
@@ -236,13 +236,12 @@ impl Reader {
         Ok(())
     }
 
-    /// The number of elements of an array, or null, each of at least `element` bytes; `counted` when they take much
-    /// more memory than bytes.
+    /// The number of elements of an array, or null, each of at least `element` bytes. So many `together` are one item.
     pub fn array(
         &mut self,
         flexible: bool,
         element: usize,
-        counted: bool,
+        together: usize,
         field: &'static str,
     ) -> Result<Option<usize>, DecodeError> {
         let Some(count) = self.length(flexible, false, field)? else { return Ok(None) };
@@ -250,9 +249,7 @@ impl Reader {
         if need > have {
             return Err(self.fail(field, Problem::Short { need, have }));
         }
-        if counted {
-            self.spend(count, field)?;
-        }
+        self.spend(count.div_ceil(together), field)?;
         Ok(Some(count))
     }
 

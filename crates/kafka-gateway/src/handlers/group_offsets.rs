@@ -284,7 +284,22 @@ struct Answered {
     repeated: HashSet<Str>,
     /// Those of which all offsets were told.
     groups: HashSet<Str>,
-    partitions: HashSet<(Str, Str, Uuid, i32)>,
+    told: Told,
+}
+
+/// Partitions that were told. A request may name a million, so that each is a number of its group and topic, and its own.
+#[derive(Default)]
+struct Told {
+    topics: HashMap<(Str, Str, Uuid), usize>,
+    partitions: HashSet<(usize, i32)>,
+}
+
+impl Told {
+    /// The number of a topic of a group.
+    fn topic(&mut self, group: &Str, name: &Str, id: Uuid) -> usize {
+        let next = self.topics.len();
+        *self.topics.entry((group.clone(), name.clone(), id)).or_insert(next)
+    }
 }
 
 /// The groups that a request names more than once.
@@ -339,8 +354,8 @@ fn fetch_group(
         answer.topics = all.into_iter().map(one).collect();
         return answer;
     };
-    let mut own = HashSet::new();
-    let told = if answered.repeated.contains(&group.group_id) { &mut answered.partitions } else { &mut own };
+    let mut own = Told::default();
+    let told = if answered.repeated.contains(&group.group_id) { &mut answered.told } else { &mut own };
     for topic in asked {
         let name = if by_id { broker.topic_by_id(TopicId(topic.topic_id)).map(|known| known.name.clone()) } else { Some(topic.name.to_string()) };
         let denied = name.as_ref().and_then(|name| asking.check_topic(AclOperation::Describe, name).err());
@@ -352,7 +367,8 @@ fn fetch_group(
             (Some(name), Ok(partition)) => fetched(*index, groups.offset(&group.group_id, name, partition), None),
             _ => fetched(*index, None, None),
         };
-        let mut fresh = |index: &&i32| told.insert((group.group_id.clone(), topic.name.clone(), topic.topic_id, **index));
+        let number = told.topic(&group.group_id, &topic.name, topic.topic_id);
+        let mut fresh = |index: &&i32| told.partitions.insert((number, **index));
         let partitions = topic.partition_indexes.iter().filter(|index| fresh(index)).map(one).collect();
         answer.topics.push(OffsetFetchResponseTopics { name: topic.name, topic_id: topic.topic_id, partitions, ..Default::default() });
     }

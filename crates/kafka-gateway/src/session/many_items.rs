@@ -1,4 +1,4 @@
-//! Requests of many items: structs, strings in lists and tagged fields take up to a hundred times as much memory as on the wire, in the request, in what a
+//! Requests of many items: entries of lists and tagged fields take up to a hundred times as much memory as on the wire, in the request, in what a
 //! handler makes of them, and in the answer. A request of few is decoded at once and counts for nothing. One of more is counted first, without
 //! being decoded, and waits until the owner of the session has reserved memory for it ([`Session::wants_room`]). The reservation ends with
 //! the answer, or with what works on it elsewhere, whichever is later.

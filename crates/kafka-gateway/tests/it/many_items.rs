@@ -11,6 +11,7 @@ use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse}
 use kafka_wire::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use kafka_wire::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse};
+use kafka_wire::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse};
 use kafka_wire::{ErrorCode, Problem};
 
 use crate::memory::peak;
@@ -19,6 +20,7 @@ use crate::node::{Node, fetched, flexible};
 const FETCH: (i16, i16) = (1, 12);
 const METADATA: (i16, i16) = (3, 12);
 const OFFSET_COMMIT: (i16, i16) = (8, 9);
+const OFFSET_FETCH: (i16, i16) = (9, 8);
 const DESCRIBE_GROUPS: (i16, i16) = (15, 5);
 const DELETE_TOPICS: (i16, i16) = (20, 6);
 /// What items may take together that wait for nothing.
@@ -125,6 +127,40 @@ fn many_items_take_no_memory_before_there_is_some_and_give_it_back() {
         assert_eq!((answered, open.load(Ordering::Relaxed)), (MANY, 0));
         assert!(node.session(client).wants_read() && node.session(client).is_idle());
     }
+    node.stop();
+}
+
+/// Each is a partition that the answer tells of.
+#[test]
+fn integers_are_items_too() {
+    // Of a group and a topic.
+    const OTHERS: usize = 2;
+    // As many as are looked up on the thread of the connection.
+    const SOME: usize = 15_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path());
+    node.gateway.bound_items(MANY << 10);
+    let ask = |count: usize| {
+        let topic = OffsetFetchRequestTopics { name: "t".into(), partition_indexes: (0..count as i32).collect(), ..Default::default() };
+        let group = OffsetFetchRequestGroup { group_id: "g".into(), topics: Some(vec![topic]), ..Default::default() };
+        OffsetFetchRequest { groups: vec![group], ..OffsetFetchRequest::default() }
+    };
+    let send = |node: &mut Node, count| {
+        let request = ask(count);
+        node.send_alone(client, OFFSET_FETCH, 1, |writer| request.encode(writer, OFFSET_FETCH.1))
+    };
+    send(&mut node, FREE - OTHERS).expect("taken");
+    assert!(node.session(client).wants_room().is_none());
+    node.answer(client);
+    send(&mut node, SOME).expect("taken");
+    assert_eq!(node.session(client).wants_room().map(|(bytes, _)| bytes), Some((SOME + OTHERS) * 512));
+    let (open, held) = peak(|| give(&mut node, client, &Arc::default()));
+    assert!(held < SOME * 256, "{held} bytes");
+    let (_, body) = node.answer(client);
+    let response = OffsetFetchResponse::decode(&mut flexible(OFFSET_FETCH, body), OFFSET_FETCH.1).expect("an answer");
+    assert_eq!((response.groups[0].topics[0].partitions.len(), open.load(Ordering::Relaxed)), (SOME, 0));
+    let refused = send(&mut node, MANY);
+    assert!(matches!(refused, Err(CloseReason::Malformed(error)) if error.problem == Problem::TooMany(MANY)));
     node.stop();
 }
 

@@ -35,7 +35,7 @@ impl AddPartitionsToTxnRequest {
         let mut out = Self::default();
         if version >= 4 {
             out.transactions = {
-                let value = match r.array(flexible, 14, true, "transactions")? {
+                let value = match r.array(flexible, 14, 1, "transactions")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -65,7 +65,7 @@ impl AddPartitionsToTxnRequest {
         }
         if version <= 3 {
             out.v3_and_below_topics = {
-                let value = match r.array(flexible, 2, true, "v3_and_below_topics")? {
+                let value = match r.array(flexible, 2, 1, "v3_and_below_topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -171,7 +171,7 @@ impl AddPartitionsToTxnTransaction {
         }
         if version >= 4 {
             out.topics = {
-                let value = match r.array(flexible, 3, true, "topics")? {
+                let value = match r.array(flexible, 3, 1, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -252,7 +252,7 @@ impl AddPartitionsToTxnTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -328,7 +328,7 @@ impl AddPartitionsToTxnResponse {
         }
         if version >= 4 {
             out.results_by_transaction = {
-                let value = match r.array(flexible, 3, true, "results_by_transaction")? {
+                let value = match r.array(flexible, 3, 1, "results_by_transaction")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -346,7 +346,7 @@ impl AddPartitionsToTxnResponse {
         }
         if version <= 3 {
             out.results_by_topic_v3_and_below = {
-                let value = match r.array(flexible, 2, true, "results_by_topic_v3_and_below")? {
+                let value = match r.array(flexible, 2, 1, "results_by_topic_v3_and_below")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -432,7 +432,7 @@ impl AddPartitionsToTxnResult {
         }
         if version >= 4 {
             out.topic_results = {
-                let value = match r.array(flexible, 3, true, "topic_results")? {
+                let value = match r.array(flexible, 3, 1, "topic_results")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -508,7 +508,7 @@ impl AddPartitionsToTxnTopicResult {
             r.required(value, "name")?
         };
         out.results_by_partition = {
-            let value = match r.array(flexible, 6, true, "results_by_partition")? {
+            let value = match r.array(flexible, 6, 1, "results_by_partition")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

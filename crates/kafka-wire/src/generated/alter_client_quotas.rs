@@ -24,7 +24,7 @@ impl AlterClientQuotasRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.entries = {
-            let value = match r.array(flexible, 2, true, "entries")? {
+            let value = match r.array(flexible, 2, 1, "entries")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -88,7 +88,7 @@ impl AlteredEntry {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.entity = {
-            let value = match r.array(flexible, 2, true, "entity")? {
+            let value = match r.array(flexible, 2, 1, "entity")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -104,7 +104,7 @@ impl AlteredEntry {
             r.required(value, "entity")?
         };
         out.ops = {
-            let value = match r.array(flexible, 10, true, "ops")? {
+            let value = match r.array(flexible, 10, 1, "ops")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -281,7 +281,7 @@ impl AlterClientQuotasResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.entries = {
-            let value = match r.array(flexible, 4, true, "entries")? {
+            let value = match r.array(flexible, 4, 1, "entries")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -352,7 +352,7 @@ impl AlterOutcome {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.entity = {
-            let value = match r.array(flexible, 2, true, "entity")? {
+            let value = match r.array(flexible, 2, 1, "entity")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -34,7 +34,7 @@ impl AlterPartitionReassignmentsRequest {
             out.allow_replication_factor_change = r.bool("allow_replication_factor_change")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 3, true, "topics")? {
+            let value = match r.array(flexible, 3, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -104,7 +104,7 @@ impl ReassignableTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 6, true, "partitions")? {
+            let value = match r.array(flexible, 6, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -167,7 +167,7 @@ impl ReassignablePartition {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.partition_index = r.int32("partition_index")?;
-        out.replicas = match r.array(flexible, 4, false, "replicas")? {
+        out.replicas = match r.array(flexible, 4, 1, "replicas")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -244,7 +244,7 @@ impl AlterPartitionReassignmentsResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.responses = {
-            let value = match r.array(flexible, 3, true, "responses")? {
+            let value = match r.array(flexible, 3, 1, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -316,7 +316,7 @@ impl ReassignableTopicResponse {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 8, true, "partitions")? {
+            let value = match r.array(flexible, 8, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -23,7 +23,7 @@ impl AlterReplicaLogDirsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.dirs = {
-            let value = match r.array(flexible, 2, true, "dirs")? {
+            let value = match r.array(flexible, 2, 1, "dirs")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -89,7 +89,7 @@ impl AlterReplicaLogDir {
             r.required(value, "path")?
         };
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -156,7 +156,7 @@ impl AlterReplicaLogDirTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -220,7 +220,7 @@ impl AlterReplicaLogDirsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.results = {
-            let value = match r.array(flexible, 2, true, "results")? {
+            let value = match r.array(flexible, 2, 1, "results")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -287,7 +287,7 @@ impl AlterReplicaLogDirTopicResult {
             r.required(value, "topic_name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 6, true, "partitions")? {
+            let value = match r.array(flexible, 6, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -28,7 +28,7 @@ impl AlterShareGroupOffsetsRequest {
             r.required(value, "group_id")?
         };
         out.topics = {
-            let value = match r.array(flexible, 3, true, "topics")? {
+            let value = match r.array(flexible, 3, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -95,7 +95,7 @@ impl AlterShareGroupOffsetsRequestTopic {
             r.required(value, "topic_name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 13, true, "partitions")? {
+            let value = match r.array(flexible, 13, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -219,7 +219,7 @@ impl AlterShareGroupOffsetsResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.responses = {
-            let value = match r.array(flexible, 19, true, "responses")? {
+            let value = match r.array(flexible, 19, 1, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -295,7 +295,7 @@ impl AlterShareGroupOffsetsResponseTopic {
         };
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 8, true, "partitions")? {
+            let value = match r.array(flexible, 8, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -24,7 +24,7 @@ impl AlterUserScramCredentialsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.deletions = {
-            let value = match r.array(flexible, 3, true, "deletions")? {
+            let value = match r.array(flexible, 3, 1, "deletions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -40,7 +40,7 @@ impl AlterUserScramCredentialsRequest {
             r.required(value, "deletions")?
         };
         out.upsertions = {
-            let value = match r.array(flexible, 9, true, "upsertions")? {
+            let value = match r.array(flexible, 9, 1, "upsertions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -227,7 +227,7 @@ impl AlterUserScramCredentialsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.results = {
-            let value = match r.array(flexible, 5, true, "results")? {
+            let value = match r.array(flexible, 5, 1, "results")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -103,7 +103,7 @@ impl ApiVersionsResponse {
         let mut out = Self::default();
         out.error_code = r.int16("error_code")?;
         out.api_keys = {
-            let value = match r.array(flexible, 6, true, "api_keys")? {
+            let value = match r.array(flexible, 6, 1, "api_keys")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -128,7 +128,7 @@ impl ApiVersionsResponse {
                     0 if version >= 3 => {
                         out.supported_features = r.inside(bytes, |r| {
                             Ok({
-                                let value = match r.array(flexible, 6, true, "supported_features")? {
+                                let value = match r.array(flexible, 6, 1, "supported_features")? {
                                     None => None,
                                     Some(count) => {
                                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -151,7 +151,7 @@ impl ApiVersionsResponse {
                     2 if version >= 3 => {
                         out.finalized_features = r.inside(bytes, |r| {
                             Ok({
-                                let value = match r.array(flexible, 6, true, "finalized_features")? {
+                                let value = match r.array(flexible, 6, 1, "finalized_features")? {
                                     None => None,
                                     Some(count) => {
                                         let mut items = Vec::with_capacity(r.capacity(count));

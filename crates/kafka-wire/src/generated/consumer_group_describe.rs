@@ -28,7 +28,7 @@ impl ConsumerGroupDescribeRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.group_ids = {
-            let value = match r.array(flexible, 1, true, "group_ids")? {
+            let value = match r.array(flexible, 1, 1, "group_ids")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -96,7 +96,7 @@ impl ConsumerGroupDescribeResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.groups = {
-            let value = match r.array(flexible, 20, true, "groups")? {
+            let value = match r.array(flexible, 20, 1, "groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -193,7 +193,7 @@ impl DescribedGroup {
             r.required(value, "assignor_name")?
         };
         out.members = {
-            let value = match r.array(flexible, 14, true, "members")? {
+            let value = match r.array(flexible, 14, 1, "members")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -301,7 +301,7 @@ impl Member {
             r.required(value, "client_host")?
         };
         out.subscribed_topic_names = {
-            let value = match r.array(flexible, 1, true, "subscribed_topic_names")? {
+            let value = match r.array(flexible, 1, 1, "subscribed_topic_names")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -395,7 +395,7 @@ impl TopicPartitions {
             r.required(value, "topic_name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -458,7 +458,7 @@ impl Assignment {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topic_partitions = {
-            let value = match r.array(flexible, 19, true, "topic_partitions")? {
+            let value = match r.array(flexible, 19, 1, "topic_partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

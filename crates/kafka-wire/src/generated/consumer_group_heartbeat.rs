@@ -55,7 +55,7 @@ impl ConsumerGroupHeartbeatRequest {
         out.instance_id = r.string(flexible, "instance_id")?;
         out.rack_id = r.string(flexible, "rack_id")?;
         out.rebalance_timeout_ms = r.int32("rebalance_timeout_ms")?;
-        out.subscribed_topic_names = match r.array(flexible, 1, true, "subscribed_topic_names")? {
+        out.subscribed_topic_names = match r.array(flexible, 1, 1, "subscribed_topic_names")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -81,7 +81,7 @@ impl ConsumerGroupHeartbeatRequest {
             };
         }
         out.server_assignor = r.string(flexible, "server_assignor")?;
-        out.topic_partitions = match r.array(flexible, 18, true, "topic_partitions")? {
+        out.topic_partitions = match r.array(flexible, 18, 1, "topic_partitions")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -160,7 +160,7 @@ impl TopicPartitions {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -298,7 +298,7 @@ impl Assignment {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topic_partitions = {
-            let value = match r.array(flexible, 18, true, "topic_partitions")? {
+            let value = match r.array(flexible, 18, 1, "topic_partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -361,7 +361,7 @@ impl AssignedTopicPartitions {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

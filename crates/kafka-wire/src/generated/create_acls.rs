@@ -23,7 +23,7 @@ impl CreateAclsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.creations = {
-            let value = match r.array(flexible, 7, true, "creations")? {
+            let value = match r.array(flexible, 7, 1, "creations")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -165,7 +165,7 @@ impl CreateAclsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.results = {
-            let value = match r.array(flexible, 3, true, "results")? {
+            let value = match r.array(flexible, 3, 1, "results")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

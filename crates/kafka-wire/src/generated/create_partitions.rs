@@ -30,7 +30,7 @@ impl CreatePartitionsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topics = {
-            let value = match r.array(flexible, 6, true, "topics")? {
+            let value = match r.array(flexible, 6, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -106,7 +106,7 @@ impl CreatePartitionsTopic {
             r.required(value, "name")?
         };
         out.count = r.int32("count")?;
-        out.assignments = match r.array(flexible, 1, true, "assignments")? {
+        out.assignments = match r.array(flexible, 1, 1, "assignments")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -167,7 +167,7 @@ impl CreatePartitionsAssignment {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.broker_ids = {
-            let value = match r.array(flexible, 4, false, "broker_ids")? {
+            let value = match r.array(flexible, 4, 1, "broker_ids")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -230,7 +230,7 @@ impl CreatePartitionsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.results = {
-            let value = match r.array(flexible, 4, true, "results")? {
+            let value = match r.array(flexible, 4, 1, "results")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -30,7 +30,7 @@ impl CreateTopicsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topics = {
-            let value = match r.array(flexible, 9, true, "topics")? {
+            let value = match r.array(flexible, 9, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -112,7 +112,7 @@ impl CreatableTopic {
         out.num_partitions = r.int32("num_partitions")?;
         out.replication_factor = r.int16("replication_factor")?;
         out.assignments = {
-            let value = match r.array(flexible, 5, true, "assignments")? {
+            let value = match r.array(flexible, 5, 1, "assignments")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -128,7 +128,7 @@ impl CreatableTopic {
             r.required(value, "assignments")?
         };
         out.configs = {
-            let value = match r.array(flexible, 2, true, "configs")? {
+            let value = match r.array(flexible, 2, 1, "configs")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -202,7 +202,7 @@ impl CreatableReplicaAssignment {
         let mut out = Self::default();
         out.partition_index = r.int32("partition_index")?;
         out.broker_ids = {
-            let value = match r.array(flexible, 4, false, "broker_ids")? {
+            let value = match r.array(flexible, 4, 1, "broker_ids")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -315,7 +315,7 @@ impl CreateTopicsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.topics = {
-            let value = match r.array(flexible, 4, true, "topics")? {
+            let value = match r.array(flexible, 4, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -410,7 +410,7 @@ impl CreatableTopicResult {
         }
         if version >= 5 {
             out.configs = {
-                let value = match r.array(flexible, 6, true, "configs")? {
+                let value = match r.array(flexible, 6, 1, "configs")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));

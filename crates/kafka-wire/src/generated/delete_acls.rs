@@ -23,7 +23,7 @@ impl DeleteAclsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.filters = {
-            let value = match r.array(flexible, 7, true, "filters")? {
+            let value = match r.array(flexible, 7, 1, "filters")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -160,7 +160,7 @@ impl DeleteAclsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.filter_results = {
-            let value = match r.array(flexible, 4, true, "filter_results")? {
+            let value = match r.array(flexible, 4, 1, "filter_results")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -231,7 +231,7 @@ impl DeleteAclsFilterResult {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.matching_acls = {
-            let value = match r.array(flexible, 10, true, "matching_acls")? {
+            let value = match r.array(flexible, 10, 1, "matching_acls")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -23,7 +23,7 @@ impl DeleteGroupsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.groups_names = {
-            let value = match r.array(flexible, 1, true, "groups_names")? {
+            let value = match r.array(flexible, 1, 1, "groups_names")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -89,7 +89,7 @@ impl DeleteGroupsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.results = {
-            let value = match r.array(flexible, 3, true, "results")? {
+            let value = match r.array(flexible, 3, 1, "results")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -24,7 +24,7 @@ impl DeleteRecordsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -92,7 +92,7 @@ impl DeleteRecordsTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 12, true, "partitions")? {
+            let value = match r.array(flexible, 12, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -202,7 +202,7 @@ impl DeleteRecordsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -269,7 +269,7 @@ impl DeleteRecordsTopicResult {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 14, true, "partitions")? {
+            let value = match r.array(flexible, 14, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

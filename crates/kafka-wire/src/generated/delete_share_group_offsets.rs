@@ -28,7 +28,7 @@ impl DeleteShareGroupOffsetsRequest {
             r.required(value, "group_id")?
         };
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -148,7 +148,7 @@ impl DeleteShareGroupOffsetsResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.responses = {
-            let value = match r.array(flexible, 21, true, "responses")? {
+            let value = match r.array(flexible, 21, 1, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -31,7 +31,7 @@ impl DeleteTopicsRequest {
         let mut out = Self::default();
         if version >= 6 {
             out.topics = {
-                let value = match r.array(flexible, 18, true, "topics")? {
+                let value = match r.array(flexible, 18, 1, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -49,7 +49,7 @@ impl DeleteTopicsRequest {
         }
         if version <= 5 {
             out.topic_names = {
-                let value = match r.array(flexible, 1, true, "topic_names")? {
+                let value = match r.array(flexible, 1, 1, "topic_names")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -194,7 +194,7 @@ impl DeleteTopicsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.responses = {
-            let value = match r.array(flexible, 3, true, "responses")? {
+            let value = match r.array(flexible, 3, 1, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

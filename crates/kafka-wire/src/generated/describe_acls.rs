@@ -105,7 +105,7 @@ impl DescribeAclsResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.resources = {
-            let value = match r.array(flexible, 4, true, "resources")? {
+            let value = match r.array(flexible, 4, 1, "resources")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -184,7 +184,7 @@ impl DescribeAclsResource {
         };
         out.pattern_type = r.int8("pattern_type")?;
         out.acls = {
-            let value = match r.array(flexible, 4, true, "acls")? {
+            let value = match r.array(flexible, 4, 1, "acls")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -24,7 +24,7 @@ impl DescribeClientQuotasRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.components = {
-            let value = match r.array(flexible, 3, true, "components")? {
+            let value = match r.array(flexible, 3, 1, "components")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -155,7 +155,7 @@ impl DescribeClientQuotasResponse {
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
-        out.entries = match r.array(flexible, 2, true, "entries")? {
+        out.entries = match r.array(flexible, 2, 1, "entries")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -218,7 +218,7 @@ impl DescribedEntry {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.entity = {
-            let value = match r.array(flexible, 2, true, "entity")? {
+            let value = match r.array(flexible, 2, 1, "entity")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -234,7 +234,7 @@ impl DescribedEntry {
             r.required(value, "entity")?
         };
         out.values = {
-            let value = match r.array(flexible, 9, true, "values")? {
+            let value = match r.array(flexible, 9, 1, "values")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

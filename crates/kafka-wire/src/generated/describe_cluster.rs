@@ -113,7 +113,7 @@ impl DescribeClusterResponse {
         };
         out.controller_id = r.int32("controller_id")?;
         out.brokers = {
-            let value = match r.array(flexible, 11, true, "brokers")? {
+            let value = match r.array(flexible, 11, 1, "brokers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -30,7 +30,7 @@ impl DescribeConfigsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.resources = {
-            let value = match r.array(flexible, 3, true, "resources")? {
+            let value = match r.array(flexible, 3, 1, "resources")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -110,7 +110,7 @@ impl DescribeConfigsResource {
             let value = r.string(flexible, "resource_name")?;
             r.required(value, "resource_name")?
         };
-        out.configuration_keys = match r.array(flexible, 1, true, "configuration_keys")? {
+        out.configuration_keys = match r.array(flexible, 1, 1, "configuration_keys")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -176,7 +176,7 @@ impl DescribeConfigsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.results = {
-            let value = match r.array(flexible, 6, true, "results")? {
+            let value = match r.array(flexible, 6, 1, "results")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -256,7 +256,7 @@ impl DescribeConfigsResult {
             r.required(value, "resource_name")?
         };
         out.configs = {
-            let value = match r.array(flexible, 6, true, "configs")? {
+            let value = match r.array(flexible, 6, 1, "configs")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -346,7 +346,7 @@ impl DescribeConfigsResourceResult {
         out.config_source = r.int8("config_source")?;
         out.is_sensitive = r.bool("is_sensitive")?;
         out.synonyms = {
-            let value = match r.array(flexible, 3, true, "synonyms")? {
+            let value = match r.array(flexible, 3, 1, "synonyms")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

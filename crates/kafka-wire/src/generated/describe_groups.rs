@@ -28,7 +28,7 @@ impl DescribeGroupsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.groups = {
-            let value = match r.array(flexible, 1, true, "groups")? {
+            let value = match r.array(flexible, 1, 1, "groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -102,7 +102,7 @@ impl DescribeGroupsResponse {
             out.throttle_time_ms = r.int32("throttle_time_ms")?;
         }
         out.groups = {
-            let value = match r.array(flexible, 7, true, "groups")? {
+            let value = match r.array(flexible, 7, 1, "groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -209,7 +209,7 @@ impl DescribedGroup {
             r.required(value, "protocol_data")?
         };
         out.members = {
-            let value = match r.array(flexible, 5, true, "members")? {
+            let value = match r.array(flexible, 5, 1, "members")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -22,7 +22,7 @@ impl DescribeLogDirsRequest {
         let flexible = version >= 2;
         let _ = (version, flexible);
         let mut out = Self::default();
-        out.topics = match r.array(flexible, 2, true, "topics")? {
+        out.topics = match r.array(flexible, 2, 1, "topics")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -86,7 +86,7 @@ impl DescribableLogDirTopic {
             r.required(value, "topic")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -159,7 +159,7 @@ impl DescribeLogDirsResponse {
             out.error_code = r.int16("error_code")?;
         }
         out.results = {
-            let value = match r.array(flexible, 4, true, "results")? {
+            let value = match r.array(flexible, 4, 1, "results")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -242,7 +242,7 @@ impl DescribeLogDirsResult {
             r.required(value, "log_dir")?
         };
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -328,7 +328,7 @@ impl DescribeLogDirsTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 21, true, "partitions")? {
+            let value = match r.array(flexible, 21, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

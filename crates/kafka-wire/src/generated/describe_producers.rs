@@ -23,7 +23,7 @@ impl DescribeProducersRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topics = {
-            let value = match r.array(flexible, 3, true, "topics")? {
+            let value = match r.array(flexible, 3, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -89,7 +89,7 @@ impl TopicRequest {
             r.required(value, "name")?
         };
         out.partition_indexes = {
-            let value = match r.array(flexible, 4, false, "partition_indexes")? {
+            let value = match r.array(flexible, 4, 1, "partition_indexes")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -153,7 +153,7 @@ impl DescribeProducersResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.topics = {
-            let value = match r.array(flexible, 3, true, "topics")? {
+            let value = match r.array(flexible, 3, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -220,7 +220,7 @@ impl TopicResponse {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 9, true, "partitions")? {
+            let value = match r.array(flexible, 9, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -294,7 +294,7 @@ impl PartitionResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.active_producers = {
-            let value = match r.array(flexible, 37, true, "active_producers")? {
+            let value = match r.array(flexible, 37, 1, "active_producers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

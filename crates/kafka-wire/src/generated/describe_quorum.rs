@@ -23,7 +23,7 @@ impl DescribeQuorumRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topics = {
-            let value = match r.array(flexible, 3, true, "topics")? {
+            let value = match r.array(flexible, 3, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -89,7 +89,7 @@ impl TopicData {
             r.required(value, "topic_name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 5, true, "partitions")? {
+            let value = match r.array(flexible, 5, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -213,7 +213,7 @@ impl DescribeQuorumResponse {
             };
         }
         out.topics = {
-            let value = match r.array(flexible, 3, true, "topics")? {
+            let value = match r.array(flexible, 3, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -230,7 +230,7 @@ impl DescribeQuorumResponse {
         };
         if version >= 2 {
             out.nodes = {
-                let value = match r.array(flexible, 6, true, "nodes")? {
+                let value = match r.array(flexible, 6, 1, "nodes")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -311,7 +311,7 @@ impl QuorumTopic {
             r.required(value, "topic_name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 25, true, "partitions")? {
+            let value = match r.array(flexible, 25, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -404,7 +404,7 @@ impl QuorumPartition {
         out.leader_epoch = r.int32("leader_epoch")?;
         out.high_watermark = r.int64("high_watermark")?;
         out.current_voters = {
-            let value = match r.array(flexible, 13, true, "current_voters")? {
+            let value = match r.array(flexible, 13, 1, "current_voters")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -420,7 +420,7 @@ impl QuorumPartition {
             r.required(value, "current_voters")?
         };
         out.observers = {
-            let value = match r.array(flexible, 13, true, "observers")? {
+            let value = match r.array(flexible, 13, 1, "observers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -502,7 +502,7 @@ impl Node {
         }
         if version >= 2 {
             out.listeners = {
-                let value = match r.array(flexible, 5, true, "listeners")? {
+                let value = match r.array(flexible, 5, 1, "listeners")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));

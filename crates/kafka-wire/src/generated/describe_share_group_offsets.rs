@@ -23,7 +23,7 @@ impl DescribeShareGroupOffsetsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.groups = {
-            let value = match r.array(flexible, 3, true, "groups")? {
+            let value = match r.array(flexible, 3, 1, "groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -88,7 +88,7 @@ impl DescribeShareGroupOffsetsRequestGroup {
             let value = r.string(flexible, "group_id")?;
             r.required(value, "group_id")?
         };
-        out.topics = match r.array(flexible, 3, true, "topics")? {
+        out.topics = match r.array(flexible, 3, 1, "topics")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -153,7 +153,7 @@ impl DescribeShareGroupOffsetsRequestTopic {
             r.required(value, "topic_name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -217,7 +217,7 @@ impl DescribeShareGroupOffsetsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.groups = {
-            let value = match r.array(flexible, 6, true, "groups")? {
+            let value = match r.array(flexible, 6, 1, "groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -292,7 +292,7 @@ impl DescribeShareGroupOffsetsResponseGroup {
             r.required(value, "group_id")?
         };
         out.topics = {
-            let value = match r.array(flexible, 19, true, "topics")? {
+            let value = match r.array(flexible, 19, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -370,7 +370,7 @@ impl DescribeShareGroupOffsetsResponseTopic {
         };
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 20, true, "partitions")? {
+            let value = match r.array(flexible, 20, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -30,7 +30,7 @@ impl DescribeTopicPartitionsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -208,7 +208,7 @@ impl DescribeTopicPartitionsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.topics = {
-            let value = match r.array(flexible, 26, true, "topics")? {
+            let value = match r.array(flexible, 26, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -295,7 +295,7 @@ impl DescribeTopicPartitionsResponseTopic {
         out.topic_id = r.uuid("topic_id")?;
         out.is_internal = r.bool("is_internal")?;
         out.partitions = {
-            let value = match r.array(flexible, 20, true, "partitions")? {
+            let value = match r.array(flexible, 20, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -385,7 +385,7 @@ impl DescribeTopicPartitionsResponsePartition {
         out.leader_id = r.int32("leader_id")?;
         out.leader_epoch = r.int32("leader_epoch")?;
         out.replica_nodes = {
-            let value = match r.array(flexible, 4, false, "replica_nodes")? {
+            let value = match r.array(flexible, 4, 1, "replica_nodes")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -401,7 +401,7 @@ impl DescribeTopicPartitionsResponsePartition {
             r.required(value, "replica_nodes")?
         };
         out.isr_nodes = {
-            let value = match r.array(flexible, 4, false, "isr_nodes")? {
+            let value = match r.array(flexible, 4, 1, "isr_nodes")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -416,7 +416,7 @@ impl DescribeTopicPartitionsResponsePartition {
             };
             r.required(value, "isr_nodes")?
         };
-        out.eligible_leader_replicas = match r.array(flexible, 4, false, "eligible_leader_replicas")? {
+        out.eligible_leader_replicas = match r.array(flexible, 4, 1, "eligible_leader_replicas")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -429,7 +429,7 @@ impl DescribeTopicPartitionsResponsePartition {
                 Some(items)
             }
         };
-        out.last_known_elr = match r.array(flexible, 4, false, "last_known_elr")? {
+        out.last_known_elr = match r.array(flexible, 4, 1, "last_known_elr")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -443,7 +443,7 @@ impl DescribeTopicPartitionsResponsePartition {
             }
         };
         out.offline_replicas = {
-            let value = match r.array(flexible, 4, false, "offline_replicas")? {
+            let value = match r.array(flexible, 4, 1, "offline_replicas")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

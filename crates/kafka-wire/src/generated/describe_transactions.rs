@@ -23,7 +23,7 @@ impl DescribeTransactionsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.transactional_ids = {
-            let value = match r.array(flexible, 1, true, "transactional_ids")? {
+            let value = match r.array(flexible, 1, 1, "transactional_ids")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -93,7 +93,7 @@ impl DescribeTransactionsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.transaction_states = {
-            let value = match r.array(flexible, 28, true, "transaction_states")? {
+            let value = match r.array(flexible, 28, 1, "transaction_states")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -185,7 +185,7 @@ impl TransactionState {
         out.producer_id = r.int64("producer_id")?;
         out.producer_epoch = r.int16("producer_epoch")?;
         out.topics = {
-            let value = match r.array(flexible, 3, true, "topics")? {
+            let value = match r.array(flexible, 3, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -258,7 +258,7 @@ impl TopicData {
             r.required(value, "topic")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

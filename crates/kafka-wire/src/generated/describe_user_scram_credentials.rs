@@ -22,7 +22,7 @@ impl DescribeUserScramCredentialsRequest {
         let flexible = true;
         let _ = (version, flexible);
         let mut out = Self::default();
-        out.users = match r.array(flexible, 2, true, "users")? {
+        out.users = match r.array(flexible, 2, 1, "users")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -139,7 +139,7 @@ impl DescribeUserScramCredentialsResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.results = {
-            let value = match r.array(flexible, 6, true, "results")? {
+            let value = match r.array(flexible, 6, 1, "results")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -218,7 +218,7 @@ impl DescribeUserScramCredentialsResult {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.credential_infos = {
-            let value = match r.array(flexible, 6, true, "credential_infos")? {
+            let value = match r.array(flexible, 6, 1, "credential_infos")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -32,7 +32,7 @@ impl ElectLeadersRequest {
         if version >= 1 {
             out.election_type = r.int8("election_type")?;
         }
-        out.topic_partitions = match r.array(flexible, 2, true, "topic_partitions")? {
+        out.topic_partitions = match r.array(flexible, 2, 1, "topic_partitions")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -101,7 +101,7 @@ impl TopicPartitions {
             r.required(value, "topic")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -174,7 +174,7 @@ impl ElectLeadersResponse {
             out.error_code = r.int16("error_code")?;
         }
         out.replica_election_results = {
-            let value = match r.array(flexible, 2, true, "replica_election_results")? {
+            let value = match r.array(flexible, 2, 1, "replica_election_results")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -244,7 +244,7 @@ impl ReplicaElectionResult {
             r.required(value, "topic")?
         };
         out.partition_result = {
-            let value = match r.array(flexible, 7, true, "partition_result")? {
+            let value = match r.array(flexible, 7, 1, "partition_result")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -61,7 +61,7 @@ impl FetchRequest {
             out.session_epoch = r.int32("session_epoch")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -78,7 +78,7 @@ impl FetchRequest {
         };
         if version >= 7 {
             out.forgotten_topics_data = {
-                let value = match r.array(flexible, 2, true, "forgotten_topics_data")? {
+                let value = match r.array(flexible, 2, 1, "forgotten_topics_data")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -273,7 +273,7 @@ impl FetchTopic {
             out.topic_id = r.uuid("topic_id")?;
         }
         out.partitions = {
-            let value = match r.array(flexible, 16, true, "partitions")? {
+            let value = match r.array(flexible, 16, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -460,7 +460,7 @@ impl ForgottenTopic {
         }
         if version >= 7 {
             out.partitions = {
-                let value = match r.array(flexible, 4, false, "partitions")? {
+                let value = match r.array(flexible, 4, 1, "partitions")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -548,7 +548,7 @@ impl FetchResponse {
             out.session_id = r.int32("session_id")?;
         }
         out.responses = {
-            let value = match r.array(flexible, 2, true, "responses")? {
+            let value = match r.array(flexible, 2, 1, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -570,7 +570,7 @@ impl FetchResponse {
                     0 if version >= 16 => {
                         out.node_endpoints = r.inside(bytes, |r| {
                             Ok({
-                                let value = match r.array(flexible, 11, true, "node_endpoints")? {
+                                let value = match r.array(flexible, 11, 1, "node_endpoints")? {
                                     None => None,
                                     Some(count) => {
                                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -664,7 +664,7 @@ impl FetchableTopicResponse {
             out.topic_id = r.uuid("topic_id")?;
         }
         out.partitions = {
-            let value = match r.array(flexible, 24, true, "partitions")? {
+            let value = match r.array(flexible, 24, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -760,7 +760,7 @@ impl PartitionData {
         if version >= 5 {
             out.log_start_offset = r.int64("log_start_offset")?;
         }
-        out.aborted_transactions = match r.array(flexible, 16, true, "aborted_transactions")? {
+        out.aborted_transactions = match r.array(flexible, 16, 1, "aborted_transactions")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));

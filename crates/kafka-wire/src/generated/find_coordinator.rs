@@ -40,7 +40,7 @@ impl FindCoordinatorRequest {
         }
         if version >= 4 {
             out.coordinator_keys = {
-                let value = match r.array(flexible, 1, true, "coordinator_keys")? {
+                let value = match r.array(flexible, 1, 1, "coordinator_keys")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -156,7 +156,7 @@ impl FindCoordinatorResponse {
         }
         if version >= 4 {
             out.coordinators = {
-                let value = match r.array(flexible, 14, true, "coordinators")? {
+                let value = match r.array(flexible, 14, 1, "coordinators")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));

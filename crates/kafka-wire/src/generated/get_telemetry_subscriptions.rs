@@ -89,7 +89,7 @@ impl GetTelemetrySubscriptionsResponse {
         out.client_instance_id = r.uuid("client_instance_id")?;
         out.subscription_id = r.int32("subscription_id")?;
         out.accepted_compression_types = {
-            let value = match r.array(flexible, 1, false, "accepted_compression_types")? {
+            let value = match r.array(flexible, 1, 16, "accepted_compression_types")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -108,7 +108,7 @@ impl GetTelemetrySubscriptionsResponse {
         out.telemetry_max_bytes = r.int32("telemetry_max_bytes")?;
         out.delta_temporality = r.bool("delta_temporality")?;
         out.requested_metrics = {
-            let value = match r.array(flexible, 1, true, "requested_metrics")? {
+            let value = match r.array(flexible, 1, 1, "requested_metrics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

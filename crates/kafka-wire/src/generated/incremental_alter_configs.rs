@@ -24,7 +24,7 @@ impl IncrementalAlterConfigsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.resources = {
-            let value = match r.array(flexible, 3, true, "resources")? {
+            let value = match r.array(flexible, 3, 1, "resources")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -99,7 +99,7 @@ impl AlterConfigsResource {
             r.required(value, "resource_name")?
         };
         out.configs = {
-            let value = match r.array(flexible, 3, true, "configs")? {
+            let value = match r.array(flexible, 3, 1, "configs")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -225,7 +225,7 @@ impl IncrementalAlterConfigsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.responses = {
-            let value = match r.array(flexible, 5, true, "responses")? {
+            let value = match r.array(flexible, 5, 1, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -65,7 +65,7 @@ impl JoinGroupRequest {
             r.required(value, "protocol_type")?
         };
         out.protocols = {
-            let value = match r.array(flexible, 2, true, "protocols")? {
+            let value = match r.array(flexible, 2, 1, "protocols")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -259,7 +259,7 @@ impl JoinGroupResponse {
             r.required(value, "member_id")?
         };
         out.members = {
-            let value = match r.array(flexible, 2, true, "members")? {
+            let value = match r.array(flexible, 2, 1, "members")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -41,7 +41,7 @@ impl LeaveGroupRequest {
         }
         if version >= 3 {
             out.members = {
-                let value = match r.array(flexible, 2, true, "members")? {
+                let value = match r.array(flexible, 2, 1, "members")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -210,7 +210,7 @@ impl LeaveGroupResponse {
         out.error_code = r.int16("error_code")?;
         if version >= 3 {
             out.members = {
-                let value = match r.array(flexible, 4, true, "members")? {
+                let value = match r.array(flexible, 4, 1, "members")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));

@@ -24,7 +24,7 @@ impl ListConfigResourcesRequest {
         let mut out = Self::default();
         if version >= 1 {
             out.resource_types = {
-                let value = match r.array(flexible, 1, false, "resource_types")? {
+                let value = match r.array(flexible, 1, 16, "resource_types")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -97,7 +97,7 @@ impl ListConfigResourcesResponse {
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.error_code = r.int16("error_code")?;
         out.config_resources = {
-            let value = match r.array(flexible, 2, true, "config_resources")? {
+            let value = match r.array(flexible, 2, 1, "config_resources")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -29,7 +29,7 @@ impl ListGroupsRequest {
         let mut out = Self::default();
         if version >= 4 {
             out.states_filter = {
-                let value = match r.array(flexible, 1, true, "states_filter")? {
+                let value = match r.array(flexible, 1, 1, "states_filter")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -50,7 +50,7 @@ impl ListGroupsRequest {
         }
         if version >= 5 {
             out.types_filter = {
-                let value = match r.array(flexible, 1, true, "types_filter")? {
+                let value = match r.array(flexible, 1, 1, "types_filter")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -134,7 +134,7 @@ impl ListGroupsResponse {
         }
         out.error_code = r.int16("error_code")?;
         out.groups = {
-            let value = match r.array(flexible, 2, true, "groups")? {
+            let value = match r.array(flexible, 2, 1, "groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -36,7 +36,7 @@ impl ListOffsetsRequest {
             out.isolation_level = r.int8("isolation_level")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -112,7 +112,7 @@ impl ListOffsetsTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 12, true, "partitions")? {
+            let value = match r.array(flexible, 12, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -236,7 +236,7 @@ impl ListOffsetsResponse {
             out.throttle_time_ms = r.int32("throttle_time_ms")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -305,7 +305,7 @@ impl ListOffsetsTopicResponse {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 22, true, "partitions")? {
+            let value = match r.array(flexible, 22, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

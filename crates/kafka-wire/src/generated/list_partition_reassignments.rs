@@ -24,7 +24,7 @@ impl ListPartitionReassignmentsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.timeout_ms = r.int32("timeout_ms")?;
-        out.topics = match r.array(flexible, 3, true, "topics")? {
+        out.topics = match r.array(flexible, 3, 1, "topics")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -89,7 +89,7 @@ impl ListPartitionReassignmentsTopics {
             r.required(value, "name")?
         };
         out.partition_indexes = {
-            let value = match r.array(flexible, 4, false, "partition_indexes")? {
+            let value = match r.array(flexible, 4, 1, "partition_indexes")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -163,7 +163,7 @@ impl ListPartitionReassignmentsResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.topics = {
-            let value = match r.array(flexible, 3, true, "topics")? {
+            let value = match r.array(flexible, 3, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -232,7 +232,7 @@ impl OngoingTopicReassignment {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 8, true, "partitions")? {
+            let value = match r.array(flexible, 8, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -304,7 +304,7 @@ impl OngoingPartitionReassignment {
         let mut out = Self::default();
         out.partition_index = r.int32("partition_index")?;
         out.replicas = {
-            let value = match r.array(flexible, 4, false, "replicas")? {
+            let value = match r.array(flexible, 4, 1, "replicas")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -320,7 +320,7 @@ impl OngoingPartitionReassignment {
             r.required(value, "replicas")?
         };
         out.adding_replicas = {
-            let value = match r.array(flexible, 4, false, "adding_replicas")? {
+            let value = match r.array(flexible, 4, 1, "adding_replicas")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -336,7 +336,7 @@ impl OngoingPartitionReassignment {
             r.required(value, "adding_replicas")?
         };
         out.removing_replicas = {
-            let value = match r.array(flexible, 4, false, "removing_replicas")? {
+            let value = match r.array(flexible, 4, 1, "removing_replicas")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -32,7 +32,7 @@ impl ListTransactionsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.state_filters = {
-            let value = match r.array(flexible, 1, true, "state_filters")? {
+            let value = match r.array(flexible, 1, 1, "state_filters")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -51,7 +51,7 @@ impl ListTransactionsRequest {
             r.required(value, "state_filters")?
         };
         out.producer_id_filters = {
-            let value = match r.array(flexible, 8, false, "producer_id_filters")? {
+            let value = match r.array(flexible, 8, 1, "producer_id_filters")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -149,7 +149,7 @@ impl ListTransactionsResponse {
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.error_code = r.int16("error_code")?;
         out.unknown_state_filters = {
-            let value = match r.array(flexible, 1, true, "unknown_state_filters")? {
+            let value = match r.array(flexible, 1, 1, "unknown_state_filters")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -168,7 +168,7 @@ impl ListTransactionsResponse {
             r.required(value, "unknown_state_filters")?
         };
         out.transaction_states = {
-            let value = match r.array(flexible, 11, true, "transaction_states")? {
+            let value = match r.array(flexible, 11, 1, "transaction_states")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

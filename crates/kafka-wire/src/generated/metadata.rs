@@ -32,7 +32,7 @@ impl MetadataRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topics = {
-            let value = match r.array(flexible, 1, true, "topics")? {
+            let value = match r.array(flexible, 1, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -196,7 +196,7 @@ impl MetadataResponse {
             out.throttle_time_ms = r.int32("throttle_time_ms")?;
         }
         out.brokers = {
-            let value = match r.array(flexible, 9, true, "brokers")? {
+            let value = match r.array(flexible, 9, 1, "brokers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -224,7 +224,7 @@ impl MetadataResponse {
             out.controller_id = r.int32("controller_id")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 4, true, "topics")? {
+            let value = match r.array(flexible, 4, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -416,7 +416,7 @@ impl MetadataResponseTopic {
             out.is_internal = r.bool("is_internal")?;
         }
         out.partitions = {
-            let value = match r.array(flexible, 12, true, "partitions")? {
+            let value = match r.array(flexible, 12, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -516,7 +516,7 @@ impl MetadataResponsePartition {
             out.leader_epoch = r.int32("leader_epoch")?;
         }
         out.replica_nodes = {
-            let value = match r.array(flexible, 4, false, "replica_nodes")? {
+            let value = match r.array(flexible, 4, 1, "replica_nodes")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -532,7 +532,7 @@ impl MetadataResponsePartition {
             r.required(value, "replica_nodes")?
         };
         out.isr_nodes = {
-            let value = match r.array(flexible, 4, false, "isr_nodes")? {
+            let value = match r.array(flexible, 4, 1, "isr_nodes")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -549,7 +549,7 @@ impl MetadataResponsePartition {
         };
         if version >= 5 {
             out.offline_replicas = {
-                let value = match r.array(flexible, 4, false, "offline_replicas")? {
+                let value = match r.array(flexible, 4, 1, "offline_replicas")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));

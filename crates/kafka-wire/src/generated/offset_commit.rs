@@ -57,7 +57,7 @@ impl OffsetCommitRequest {
             out.retention_time_ms = r.int64("retention_time_ms")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -147,7 +147,7 @@ impl OffsetCommitRequestTopic {
             out.topic_id = r.uuid("topic_id")?;
         }
         out.partitions = {
-            let value = match r.array(flexible, 13, true, "partitions")? {
+            let value = match r.array(flexible, 13, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -280,7 +280,7 @@ impl OffsetCommitResponse {
             out.throttle_time_ms = r.int32("throttle_time_ms")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -360,7 +360,7 @@ impl OffsetCommitResponseTopic {
             out.topic_id = r.uuid("topic_id")?;
         }
         out.partitions = {
-            let value = match r.array(flexible, 6, true, "partitions")? {
+            let value = match r.array(flexible, 6, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

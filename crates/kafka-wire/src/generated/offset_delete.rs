@@ -28,7 +28,7 @@ impl OffsetDeleteRequest {
             r.required(value, "group_id")?
         };
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -80,7 +80,7 @@ impl OffsetDeleteRequestTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, true, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -164,7 +164,7 @@ impl OffsetDeleteResponse {
         out.error_code = r.int16("error_code")?;
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -217,7 +217,7 @@ impl OffsetDeleteResponseTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 6, true, "partitions")? {
+            let value = match r.array(flexible, 6, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -39,7 +39,7 @@ impl OffsetFetchRequest {
         }
         if version <= 7 {
             out.topics = {
-                let value = match r.array(flexible, 2, true, "topics")? {
+                let value = match r.array(flexible, 2, 1, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -60,7 +60,7 @@ impl OffsetFetchRequest {
         }
         if version >= 8 {
             out.groups = {
-                let value = match r.array(flexible, 3, true, "groups")? {
+                let value = match r.array(flexible, 3, 1, "groups")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -151,7 +151,7 @@ impl OffsetFetchRequestTopic {
         }
         if version <= 7 {
             out.partition_indexes = {
-                let value = match r.array(flexible, 4, false, "partition_indexes")? {
+                let value = match r.array(flexible, 4, 1, "partition_indexes")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -246,7 +246,7 @@ impl OffsetFetchRequestGroup {
         }
         if version >= 8 {
             out.topics = {
-                let value = match r.array(flexible, 3, true, "topics")? {
+                let value = match r.array(flexible, 3, 1, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -347,7 +347,7 @@ impl OffsetFetchRequestTopics {
         }
         if version >= 8 {
             out.partition_indexes = {
-                let value = match r.array(flexible, 4, false, "partition_indexes")? {
+                let value = match r.array(flexible, 4, 1, "partition_indexes")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -430,7 +430,7 @@ impl OffsetFetchResponse {
         }
         if version <= 7 {
             out.topics = {
-                let value = match r.array(flexible, 2, true, "topics")? {
+                let value = match r.array(flexible, 2, 1, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -451,7 +451,7 @@ impl OffsetFetchResponse {
         }
         if version >= 8 {
             out.groups = {
-                let value = match r.array(flexible, 5, true, "groups")? {
+                let value = match r.array(flexible, 5, 1, "groups")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -535,7 +535,7 @@ impl OffsetFetchResponseTopic {
         }
         if version <= 7 {
             out.partitions = {
-                let value = match r.array(flexible, 15, true, "partitions")? {
+                let value = match r.array(flexible, 15, 1, "partitions")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -708,7 +708,7 @@ impl OffsetFetchResponseGroup {
         }
         if version >= 8 {
             out.topics = {
-                let value = match r.array(flexible, 3, true, "topics")? {
+                let value = match r.array(flexible, 3, 1, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -798,7 +798,7 @@ impl OffsetFetchResponseTopics {
         }
         if version >= 8 {
             out.partitions = {
-                let value = match r.array(flexible, 20, true, "partitions")? {
+                let value = match r.array(flexible, 20, 1, "partitions")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));

@@ -27,7 +27,7 @@ impl OffsetForLeaderEpochRequest {
             out.replica_id = r.int32("replica_id")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -96,7 +96,7 @@ impl OffsetForLeaderTopic {
             r.required(value, "topic")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 12, true, "partitions")? {
+            let value = match r.array(flexible, 12, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -214,7 +214,7 @@ impl OffsetForLeaderEpochResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -281,7 +281,7 @@ impl OffsetForLeaderTopicResult {
             r.required(value, "topic")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 18, true, "partitions")? {
+            let value = match r.array(flexible, 18, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

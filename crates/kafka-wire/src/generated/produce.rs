@@ -35,7 +35,7 @@ impl ProduceRequest {
         out.acks = r.int16("acks")?;
         out.timeout_ms = r.int32("timeout_ms")?;
         out.topic_data = {
-            let value = match r.array(flexible, 2, true, "topic_data")? {
+            let value = match r.array(flexible, 2, 1, "topic_data")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -115,7 +115,7 @@ impl TopicProduceData {
             out.topic_id = r.uuid("topic_id")?;
         }
         out.partition_data = {
-            let value = match r.array(flexible, 5, true, "partition_data")? {
+            let value = match r.array(flexible, 5, 1, "partition_data")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -235,7 +235,7 @@ impl ProduceResponse {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.responses = {
-            let value = match r.array(flexible, 2, true, "responses")? {
+            let value = match r.array(flexible, 2, 1, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -258,7 +258,7 @@ impl ProduceResponse {
                     0 if version >= 10 => {
                         out.node_endpoints = r.inside(bytes, |r| {
                             Ok({
-                                let value = match r.array(flexible, 11, true, "node_endpoints")? {
+                                let value = match r.array(flexible, 11, 1, "node_endpoints")? {
                                     None => None,
                                     Some(count) => {
                                         let mut items = Vec::with_capacity(r.capacity(count));
@@ -346,7 +346,7 @@ impl TopicProduceResponse {
             out.topic_id = r.uuid("topic_id")?;
         }
         out.partition_responses = {
-            let value = match r.array(flexible, 22, true, "partition_responses")? {
+            let value = match r.array(flexible, 22, 1, "partition_responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -438,7 +438,7 @@ impl PartitionProduceResponse {
         }
         if version >= 8 {
             out.record_errors = {
-                let value = match r.array(flexible, 5, true, "record_errors")? {
+                let value = match r.array(flexible, 5, 1, "record_errors")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));

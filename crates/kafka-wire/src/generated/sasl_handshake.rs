@@ -56,7 +56,7 @@ impl SaslHandshakeResponse {
         let mut out = Self::default();
         out.error_code = r.int16("error_code")?;
         out.mechanisms = {
-            let value = match r.array(flexible, 1, true, "mechanisms")? {
+            let value = match r.array(flexible, 1, 1, "mechanisms")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -40,7 +40,7 @@ impl ShareAcknowledgeRequest {
             out.is_renew_ack = r.bool("is_renew_ack")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 18, true, "topics")? {
+            let value = match r.array(flexible, 18, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -109,7 +109,7 @@ impl AcknowledgeTopic {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 6, true, "partitions")? {
+            let value = match r.array(flexible, 6, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -177,7 +177,7 @@ impl AcknowledgePartition {
         let mut out = Self::default();
         out.partition_index = r.int32("partition_index")?;
         out.acknowledgement_batches = {
-            let value = match r.array(flexible, 18, true, "acknowledgement_batches")? {
+            let value = match r.array(flexible, 18, 1, "acknowledgement_batches")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -248,7 +248,7 @@ impl AcknowledgementBatch {
         out.first_offset = r.int64("first_offset")?;
         out.last_offset = r.int64("last_offset")?;
         out.acknowledge_types = {
-            let value = match r.array(flexible, 1, false, "acknowledge_types")? {
+            let value = match r.array(flexible, 1, 16, "acknowledge_types")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -330,7 +330,7 @@ impl ShareAcknowledgeResponse {
             out.acquisition_lock_timeout_ms = r.int32("acquisition_lock_timeout_ms")?;
         }
         out.responses = {
-            let value = match r.array(flexible, 18, true, "responses")? {
+            let value = match r.array(flexible, 18, 1, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -346,7 +346,7 @@ impl ShareAcknowledgeResponse {
             r.required(value, "responses")?
         };
         out.node_endpoints = {
-            let value = match r.array(flexible, 11, true, "node_endpoints")? {
+            let value = match r.array(flexible, 11, 1, "node_endpoints")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -419,7 +419,7 @@ impl ShareAcknowledgeTopicResponse {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 9, true, "partitions")? {
+            let value = match r.array(flexible, 9, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

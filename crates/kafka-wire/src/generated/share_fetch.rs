@@ -62,7 +62,7 @@ impl ShareFetchRequest {
             out.is_renew_ack = r.bool("is_renew_ack")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 18, true, "topics")? {
+            let value = match r.array(flexible, 18, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -78,7 +78,7 @@ impl ShareFetchRequest {
             r.required(value, "topics")?
         };
         out.forgotten_topics_data = {
-            let value = match r.array(flexible, 18, true, "forgotten_topics_data")? {
+            let value = match r.array(flexible, 18, 1, "forgotten_topics_data")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -159,7 +159,7 @@ impl FetchTopic {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 6, true, "partitions")? {
+            let value = match r.array(flexible, 6, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -227,7 +227,7 @@ impl FetchPartition {
         let mut out = Self::default();
         out.partition_index = r.int32("partition_index")?;
         out.acknowledgement_batches = {
-            let value = match r.array(flexible, 18, true, "acknowledgement_batches")? {
+            let value = match r.array(flexible, 18, 1, "acknowledgement_batches")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -298,7 +298,7 @@ impl AcknowledgementBatch {
         out.first_offset = r.int64("first_offset")?;
         out.last_offset = r.int64("last_offset")?;
         out.acknowledge_types = {
-            let value = match r.array(flexible, 1, false, "acknowledge_types")? {
+            let value = match r.array(flexible, 1, 16, "acknowledge_types")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -363,7 +363,7 @@ impl ForgottenTopic {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -442,7 +442,7 @@ impl ShareFetchResponse {
         out.error_message = r.string(flexible, "error_message")?;
         out.acquisition_lock_timeout_ms = r.int32("acquisition_lock_timeout_ms")?;
         out.responses = {
-            let value = match r.array(flexible, 18, true, "responses")? {
+            let value = match r.array(flexible, 18, 1, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -458,7 +458,7 @@ impl ShareFetchResponse {
             r.required(value, "responses")?
         };
         out.node_endpoints = {
-            let value = match r.array(flexible, 11, true, "node_endpoints")? {
+            let value = match r.array(flexible, 11, 1, "node_endpoints")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -529,7 +529,7 @@ impl ShareFetchableTopicResponse {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 14, true, "partitions")? {
+            let value = match r.array(flexible, 14, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -621,7 +621,7 @@ impl PartitionData {
             value
         };
         out.acquired_records = {
-            let value = match r.array(flexible, 19, true, "acquired_records")? {
+            let value = match r.array(flexible, 19, 1, "acquired_records")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

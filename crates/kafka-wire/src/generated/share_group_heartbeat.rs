@@ -43,7 +43,7 @@ impl ShareGroupHeartbeatRequest {
         };
         out.member_epoch = r.int32("member_epoch")?;
         out.rack_id = r.string(flexible, "rack_id")?;
-        out.subscribed_topic_names = match r.array(flexible, 1, true, "subscribed_topic_names")? {
+        out.subscribed_topic_names = match r.array(flexible, 1, 1, "subscribed_topic_names")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -185,7 +185,7 @@ impl Assignment {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topic_partitions = {
-            let value = match r.array(flexible, 18, true, "topic_partitions")? {
+            let value = match r.array(flexible, 18, 1, "topic_partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -248,7 +248,7 @@ impl TopicPartitions {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

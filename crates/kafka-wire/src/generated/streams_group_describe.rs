@@ -28,7 +28,7 @@ impl StreamsGroupDescribeRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.group_ids = {
-            let value = match r.array(flexible, 1, true, "group_ids")? {
+            let value = match r.array(flexible, 1, 1, "group_ids")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -96,7 +96,7 @@ impl StreamsGroupDescribeResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.groups = {
-            let value = match r.array(flexible, 20, true, "groups")? {
+            let value = match r.array(flexible, 20, 1, "groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -190,7 +190,7 @@ impl DescribedGroup {
         out.assignment_epoch = r.int32("assignment_epoch")?;
         out.topology = if true && !r.present("topology")? { None } else { Some(Topology::decode(r, version)?) };
         out.members = {
-            let value = match r.array(flexible, 22, true, "members")? {
+            let value = match r.array(flexible, 22, 1, "members")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -267,7 +267,7 @@ impl Topology {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.epoch = r.int32("epoch")?;
-        out.subtopologies = match r.array(flexible, 6, true, "subtopologies")? {
+        out.subtopologies = match r.array(flexible, 6, 1, "subtopologies")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -342,7 +342,7 @@ impl Subtopology {
             r.required(value, "subtopology_id")?
         };
         out.source_topics = {
-            let value = match r.array(flexible, 1, true, "source_topics")? {
+            let value = match r.array(flexible, 1, 1, "source_topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -361,7 +361,7 @@ impl Subtopology {
             r.required(value, "source_topics")?
         };
         out.repartition_sink_topics = {
-            let value = match r.array(flexible, 1, true, "repartition_sink_topics")? {
+            let value = match r.array(flexible, 1, 1, "repartition_sink_topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -380,7 +380,7 @@ impl Subtopology {
             r.required(value, "repartition_sink_topics")?
         };
         out.state_changelog_topics = {
-            let value = match r.array(flexible, 9, true, "state_changelog_topics")? {
+            let value = match r.array(flexible, 9, 1, "state_changelog_topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -396,7 +396,7 @@ impl Subtopology {
             r.required(value, "state_changelog_topics")?
         };
         out.repartition_source_topics = {
-            let value = match r.array(flexible, 9, true, "repartition_source_topics")? {
+            let value = match r.array(flexible, 9, 1, "repartition_source_topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -523,7 +523,7 @@ impl Member {
         out.user_endpoint =
             if true && !r.present("user_endpoint")? { None } else { Some(Endpoint::decode(r, version)?) };
         out.client_tags = {
-            let value = match r.array(flexible, 3, true, "client_tags")? {
+            let value = match r.array(flexible, 3, 1, "client_tags")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -539,7 +539,7 @@ impl Member {
             r.required(value, "client_tags")?
         };
         out.task_offsets = {
-            let value = match r.array(flexible, 14, true, "task_offsets")? {
+            let value = match r.array(flexible, 14, 1, "task_offsets")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -555,7 +555,7 @@ impl Member {
             r.required(value, "task_offsets")?
         };
         out.task_end_offsets = {
-            let value = match r.array(flexible, 14, true, "task_end_offsets")? {
+            let value = match r.array(flexible, 14, 1, "task_end_offsets")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -758,7 +758,7 @@ impl Assignment {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.active_tasks = {
-            let value = match r.array(flexible, 3, true, "active_tasks")? {
+            let value = match r.array(flexible, 3, 1, "active_tasks")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -774,7 +774,7 @@ impl Assignment {
             r.required(value, "active_tasks")?
         };
         out.standby_tasks = {
-            let value = match r.array(flexible, 3, true, "standby_tasks")? {
+            let value = match r.array(flexible, 3, 1, "standby_tasks")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -790,7 +790,7 @@ impl Assignment {
             r.required(value, "standby_tasks")?
         };
         out.warmup_tasks = {
-            let value = match r.array(flexible, 3, true, "warmup_tasks")? {
+            let value = match r.array(flexible, 3, 1, "warmup_tasks")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -868,7 +868,7 @@ impl TaskIds {
             r.required(value, "subtopology_id")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -997,7 +997,7 @@ impl TopicInfo {
         out.partitions = r.int32("partitions")?;
         out.replication_factor = r.int16("replication_factor")?;
         out.topic_configs = {
-            let value = match r.array(flexible, 3, true, "topic_configs")? {
+            let value = match r.array(flexible, 3, 1, "topic_configs")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

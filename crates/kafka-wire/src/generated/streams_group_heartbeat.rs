@@ -71,7 +71,7 @@ impl StreamsGroupHeartbeatRequest {
         out.rack_id = r.string(flexible, "rack_id")?;
         out.rebalance_timeout_ms = r.int32("rebalance_timeout_ms")?;
         out.topology = if true && !r.present("topology")? { None } else { Some(Topology::decode(r, version)?) };
-        out.active_tasks = match r.array(flexible, 3, true, "active_tasks")? {
+        out.active_tasks = match r.array(flexible, 3, 1, "active_tasks")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -84,7 +84,7 @@ impl StreamsGroupHeartbeatRequest {
                 Some(items)
             }
         };
-        out.standby_tasks = match r.array(flexible, 3, true, "standby_tasks")? {
+        out.standby_tasks = match r.array(flexible, 3, 1, "standby_tasks")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -97,7 +97,7 @@ impl StreamsGroupHeartbeatRequest {
                 Some(items)
             }
         };
-        out.warmup_tasks = match r.array(flexible, 3, true, "warmup_tasks")? {
+        out.warmup_tasks = match r.array(flexible, 3, 1, "warmup_tasks")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -113,7 +113,7 @@ impl StreamsGroupHeartbeatRequest {
         out.process_id = r.string(flexible, "process_id")?;
         out.user_endpoint =
             if true && !r.present("user_endpoint")? { None } else { Some(Endpoint::decode(r, version)?) };
-        out.client_tags = match r.array(flexible, 3, true, "client_tags")? {
+        out.client_tags = match r.array(flexible, 3, 1, "client_tags")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -126,7 +126,7 @@ impl StreamsGroupHeartbeatRequest {
                 Some(items)
             }
         };
-        out.task_offsets = match r.array(flexible, 14, true, "task_offsets")? {
+        out.task_offsets = match r.array(flexible, 14, 1, "task_offsets")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -139,7 +139,7 @@ impl StreamsGroupHeartbeatRequest {
                 Some(items)
             }
         };
-        out.task_end_offsets = match r.array(flexible, 14, true, "task_end_offsets")? {
+        out.task_end_offsets = match r.array(flexible, 14, 1, "task_end_offsets")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -244,7 +244,7 @@ impl Topology {
         let mut out = Self::default();
         out.epoch = r.int32("epoch")?;
         out.subtopologies = {
-            let value = match r.array(flexible, 8, true, "subtopologies")? {
+            let value = match r.array(flexible, 8, 1, "subtopologies")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -325,7 +325,7 @@ impl Subtopology {
             r.required(value, "subtopology_id")?
         };
         out.source_topics = {
-            let value = match r.array(flexible, 1, true, "source_topics")? {
+            let value = match r.array(flexible, 1, 1, "source_topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -344,7 +344,7 @@ impl Subtopology {
             r.required(value, "source_topics")?
         };
         out.source_topic_regex = {
-            let value = match r.array(flexible, 1, true, "source_topic_regex")? {
+            let value = match r.array(flexible, 1, 1, "source_topic_regex")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -363,7 +363,7 @@ impl Subtopology {
             r.required(value, "source_topic_regex")?
         };
         out.state_changelog_topics = {
-            let value = match r.array(flexible, 9, true, "state_changelog_topics")? {
+            let value = match r.array(flexible, 9, 1, "state_changelog_topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -379,7 +379,7 @@ impl Subtopology {
             r.required(value, "state_changelog_topics")?
         };
         out.repartition_sink_topics = {
-            let value = match r.array(flexible, 1, true, "repartition_sink_topics")? {
+            let value = match r.array(flexible, 1, 1, "repartition_sink_topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -398,7 +398,7 @@ impl Subtopology {
             r.required(value, "repartition_sink_topics")?
         };
         out.repartition_source_topics = {
-            let value = match r.array(flexible, 9, true, "repartition_source_topics")? {
+            let value = match r.array(flexible, 9, 1, "repartition_source_topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -414,7 +414,7 @@ impl Subtopology {
             r.required(value, "repartition_source_topics")?
         };
         out.copartition_groups = {
-            let value = match r.array(flexible, 4, true, "copartition_groups")? {
+            let value = match r.array(flexible, 4, 1, "copartition_groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -503,7 +503,7 @@ impl CopartitionGroup {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.source_topics = {
-            let value = match r.array(flexible, 2, false, "source_topics")? {
+            let value = match r.array(flexible, 2, 1, "source_topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -519,7 +519,7 @@ impl CopartitionGroup {
             r.required(value, "source_topics")?
         };
         out.source_topic_regex = {
-            let value = match r.array(flexible, 2, false, "source_topic_regex")? {
+            let value = match r.array(flexible, 2, 1, "source_topic_regex")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -535,7 +535,7 @@ impl CopartitionGroup {
             r.required(value, "source_topic_regex")?
         };
         out.repartition_source_topics = {
-            let value = match r.array(flexible, 2, false, "repartition_source_topics")? {
+            let value = match r.array(flexible, 2, 1, "repartition_source_topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -671,7 +671,7 @@ impl TopicInfo {
         out.partitions = r.int32("partitions")?;
         out.replication_factor = r.int16("replication_factor")?;
         out.topic_configs = {
-            let value = match r.array(flexible, 3, true, "topic_configs")? {
+            let value = match r.array(flexible, 3, 1, "topic_configs")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -850,7 +850,7 @@ impl TaskIds {
             r.required(value, "subtopology_id")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -951,7 +951,7 @@ impl StreamsGroupHeartbeatResponse {
         out.heartbeat_interval_ms = r.int32("heartbeat_interval_ms")?;
         out.acceptable_recovery_lag = r.int32("acceptable_recovery_lag")?;
         out.task_offset_interval_ms = r.int32("task_offset_interval_ms")?;
-        out.status = match r.array(flexible, 3, true, "status")? {
+        out.status = match r.array(flexible, 3, 1, "status")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -964,7 +964,7 @@ impl StreamsGroupHeartbeatResponse {
                 Some(items)
             }
         };
-        out.active_tasks = match r.array(flexible, 3, true, "active_tasks")? {
+        out.active_tasks = match r.array(flexible, 3, 1, "active_tasks")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -977,7 +977,7 @@ impl StreamsGroupHeartbeatResponse {
                 Some(items)
             }
         };
-        out.standby_tasks = match r.array(flexible, 3, true, "standby_tasks")? {
+        out.standby_tasks = match r.array(flexible, 3, 1, "standby_tasks")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -990,7 +990,7 @@ impl StreamsGroupHeartbeatResponse {
                 Some(items)
             }
         };
-        out.warmup_tasks = match r.array(flexible, 3, true, "warmup_tasks")? {
+        out.warmup_tasks = match r.array(flexible, 3, 1, "warmup_tasks")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -1004,7 +1004,7 @@ impl StreamsGroupHeartbeatResponse {
             }
         };
         out.endpoint_information_epoch = r.int32("endpoint_information_epoch")?;
-        out.partitions_by_user_endpoint = match r.array(flexible, 4, true, "partitions_by_user_endpoint")? {
+        out.partitions_by_user_endpoint = match r.array(flexible, 4, 1, "partitions_by_user_endpoint")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(r.capacity(count));
@@ -1149,7 +1149,7 @@ impl EndpointToPartitions {
         let mut out = Self::default();
         out.user_endpoint = MemberEndpoint::decode(r, version)?;
         out.active_partitions = {
-            let value = match r.array(flexible, 3, true, "active_partitions")? {
+            let value = match r.array(flexible, 3, 1, "active_partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -1165,7 +1165,7 @@ impl EndpointToPartitions {
             r.required(value, "active_partitions")?
         };
         out.standby_partitions = {
-            let value = match r.array(flexible, 3, true, "standby_partitions")? {
+            let value = match r.array(flexible, 3, 1, "standby_partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -1236,7 +1236,7 @@ impl TopicPartition {
             r.required(value, "topic")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -1307,7 +1307,7 @@ impl AssignedTaskIds {
             r.required(value, "subtopology_id")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, false, "partitions")? {
+            let value = match r.array(flexible, 4, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -74,7 +74,7 @@ impl SyncGroupRequest {
             };
         }
         out.assignments = {
-            let value = match r.array(flexible, 2, true, "assignments")? {
+            let value = match r.array(flexible, 2, 1, "assignments")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

@@ -68,7 +68,7 @@ impl TxnOffsetCommitRequest {
             };
         }
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -151,7 +151,7 @@ impl TxnOffsetCommitRequestTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 13, true, "partitions")? {
+            let value = match r.array(flexible, 13, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -277,7 +277,7 @@ impl TxnOffsetCommitResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 2, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -344,7 +344,7 @@ impl TxnOffsetCommitResponseTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 6, true, "partitions")? {
+            let value = match r.array(flexible, 6, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));

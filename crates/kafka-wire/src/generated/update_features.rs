@@ -31,7 +31,7 @@ impl UpdateFeaturesRequest {
         let mut out = Self::default();
         out.timeout_ms = r.int32("timeout_ms")?;
         out.feature_updates = {
-            let value = match r.array(flexible, 5, true, "feature_updates")? {
+            let value = match r.array(flexible, 5, 1, "feature_updates")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -181,7 +181,7 @@ impl UpdateFeaturesResponse {
         out.error_message = r.string(flexible, "error_message")?;
         if version <= 1 {
             out.results = {
-                let value = match r.array(flexible, 5, true, "results")? {
+                let value = match r.array(flexible, 5, 1, "results")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(r.capacity(count));

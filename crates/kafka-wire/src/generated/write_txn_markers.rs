@@ -23,7 +23,7 @@ impl WriteTxnMarkersRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.markers = {
-            let value = match r.array(flexible, 17, true, "markers")? {
+            let value = match r.array(flexible, 17, 1, "markers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -100,7 +100,7 @@ impl WritableTxnMarker {
         out.producer_epoch = r.int16("producer_epoch")?;
         out.transaction_result = r.bool("transaction_result")?;
         out.topics = {
-            let value = match r.array(flexible, 3, true, "topics")? {
+            let value = match r.array(flexible, 3, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -177,7 +177,7 @@ impl WritableTxnMarkerTopic {
             r.required(value, "name")?
         };
         out.partition_indexes = {
-            let value = match r.array(flexible, 4, false, "partition_indexes")? {
+            let value = match r.array(flexible, 4, 1, "partition_indexes")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -239,7 +239,7 @@ impl WriteTxnMarkersResponse {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.markers = {
-            let value = match r.array(flexible, 10, true, "markers")? {
+            let value = match r.array(flexible, 10, 1, "markers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -302,7 +302,7 @@ impl WritableTxnMarkerResult {
         let mut out = Self::default();
         out.producer_id = r.int64("producer_id")?;
         out.topics = {
-            let value = match r.array(flexible, 3, true, "topics")? {
+            let value = match r.array(flexible, 3, 1, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
@@ -369,7 +369,7 @@ impl WritableTxnMarkerTopicResult {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 7, true, "partitions")? {
+            let value = match r.array(flexible, 7, 1, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(r.capacity(count));
