@@ -82,6 +82,7 @@ impl Quota {
         let paused = match self.limit() {
             Some(Limit::Topic) => Cause::TopicQuota.bit(),
             Some(Limit::Client(_) | Limit::Laggard) => Cause::Quota.bit(),
+            Some(Limit::Memory) => Cause::Memory.bit(),
             None => 0,
         };
         let owed = if self.owed.is_empty() { 0 } else { Cause::Quota.bit() };

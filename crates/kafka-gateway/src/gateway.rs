@@ -9,6 +9,7 @@ use kafka_wire::ITEMS_MAX;
 
 use crate::fetch_sessions::FetchSessions;
 use crate::group_of::Asked;
+use crate::long_polls::LongPolls;
 use crate::metrics::GatewayMetrics;
 use crate::pinned::{MemoryPressure, Pinned};
 use crate::principal_rules::PrincipalRules;
@@ -52,12 +53,14 @@ pub struct Gateway {
     pub(crate) principal_rules: PrincipalRules,
     /// Memory of answers that clients have not read.
     pub(crate) pinned: Arc<Pinned>,
+    /// Memory of fetches that wait for records.
+    pub(crate) long_polls: LongPolls,
     /// Items that a request may have.
     items_max: AtomicUsize,
 }
 
 impl Gateway {
-    /// For one broker. Answers that clients have not read hold at most about `pinned_bytes_max`.
+    /// For one broker. Answers that clients have not read hold at most about `pinned_bytes_max`, and fetches that wait half as much.
     ///
     /// # Panics
     /// When `ssl.principal.mapping.rules` has not been checked.
@@ -75,6 +78,7 @@ impl Gateway {
             fetch_bytes_max: int("fetch.max.bytes").min(pinned.answer_max()),
             principal_rules: PrincipalRules::parse(broker.settings().text("ssl.principal.mapping.rules").0).expect("checked at the start"),
             pinned,
+            long_polls: LongPolls::new(pinned_bytes_max / 2),
             items_max: AtomicUsize::new(ITEMS_MAX),
             broker,
             metrics,
@@ -86,7 +90,7 @@ impl Gateway {
         self.items_max.store((budget / BUDGET_OF_ITEM).min(ITEMS_MAX), Ordering::Relaxed);
     }
 
-    /// Items that a request may have: structs, strings in lists and tagged fields.
+    /// Items that a request may have: entries of lists and tagged fields.
     pub(crate) fn items_max(&self) -> usize {
         self.items_max.load(Ordering::Relaxed)
     }
@@ -104,6 +108,11 @@ impl Gateway {
     /// Bytes of memory held by answers that clients have not read.
     pub fn pinned_bytes(&self) -> usize {
         self.pinned.used()
+    }
+
+    /// Bytes of memory held by fetches of many partitions that wait.
+    pub fn long_poll_bytes(&self) -> usize {
+        self.long_polls.used()
     }
 
     /// How much of the memory for answers is held by clients that do not read.

@@ -12,6 +12,7 @@ mod fetch_sessions;
 mod gateway;
 mod group_of;
 mod handlers;
+mod long_polls;
 mod metrics;
 mod pinned;
 mod principal_rules;

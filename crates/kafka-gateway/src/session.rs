@@ -672,6 +672,7 @@ impl Session {
             Limit::Client(_) => Cause::Quota.bit(),
             Limit::Topic => Cause::TopicQuota.bit(),
             Limit::Laggard => Cause::Laggard.bit(),
+            Limit::Memory => Cause::Memory.bit(),
         });
         let refused = if self.refused.is_empty() { 0 } else { Cause::Disk.bit() };
         let first = match self.slots.front().map(|slot| &slot.state) {

@@ -85,6 +85,7 @@ pub struct Measurements {
     tail_allocated: Gauge,
     tail_used: Gauge,
     pinned: Gauge,
+    long_polls: Gauge,
     windows: Gauge,
     held: Gauge,
     unfinished: Gauge,
@@ -138,6 +139,7 @@ impl Measurements {
             ("memory_tail_allocated_bytes", "Memory of the tail caches", &self.tail_allocated),
             ("memory_tail_used_bytes", "Memory of the tail caches that is held", &self.tail_used),
             ("memory_pinned_bytes", "Memory held by answers that clients have not read", &self.pinned),
+            ("memory_long_poll_bytes", "Memory held by fetches of many partitions that wait for records", &self.long_polls),
             ("memory_filter_bytes", "Memory of what filters have found out about batches", &self.filter_notes),
             ("memory_window_bytes", "Memory of messages that queues have read and not given out", &self.windows),
             ("memory_held_publish_bytes", "Memory of AMQP publishes for which journals have no room", &self.held),
@@ -245,6 +247,7 @@ impl Measurements {
             ("tail_cache", sum(&|journal| journal.tail_memory().0), "Newest chunks, for readers at the end"),
             ("frames", node.frames.used_bytes(), "Large requests"),
             ("pinned", node.gateway.pinned_bytes(), "Answers that clients have not read"),
+            ("long_polls", node.gateway.long_poll_bytes(), "Fetches of many partitions that wait for records"),
             ("filters", node.broker.filters().notes_bytes(), "What filters have found out about batches"),
             ("windows", node.broker.vhosts().window_bytes(), "Messages that queues have read and not given out"),
             ("held_publishes", node.amqp.held_bytes(), "AMQP publishes for which journals have no room"),
@@ -268,6 +271,7 @@ impl Measurements {
         self.tail_allocated.set(sum(&|journal| journal.tail_memory().0));
         self.tail_used.set(sum(&|journal| journal.tail_memory().1));
         self.pinned.set(node.gateway.pinned_bytes() as i64);
+        self.long_polls.set(node.gateway.long_poll_bytes() as i64);
         self.refresh_filters(&node.broker);
         self.refresh_waits(&node.broker);
         let connections = self.connections.get().map_or(0, |shards| shards.iter().map(|shard| shard.load(Ordering::Relaxed)).sum());

@@ -19,6 +19,8 @@ pub enum Limit {
     Topic,
     /// A rule for groups that are far behind.
     Laggard,
+    /// There is no memory for what it would wait with.
+    Memory,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -27,6 +27,7 @@ use crate::body::Body;
 use crate::error_code::of_read;
 use crate::fetch_sessions::FetchSession;
 use crate::group_of::Verdict;
+use crate::long_polls::PollRoom;
 use crate::pinned::{BLOCK_BYTES, COPIED_BYTES_MAX, Reserved};
 use crate::session::{Context, ShardContext};
 use filtered::{Filtered, pass_cold};
@@ -44,6 +45,9 @@ const HOLD_BACK_MAX: Duration = Duration::from_millis(80);
 const SCARCE_BYTES_MAX: usize = COPIED_BYTES_MAX / 2;
 /// … of so many partitions.
 const SCARCE_PARTITIONS_MAX: usize = 100;
+
+/// What comes of a look at so many partitions stays allocated for the next one while a fetch waits.
+const KEPT_FOUND_MAX: usize = 8;
 
 /// A partition that a consumer wants to read.
 #[derive(Clone)]
@@ -99,7 +103,10 @@ struct FetchWait {
     /// The consumer reads only what transactions have committed.
     committed_only: bool,
     deadline: Instant,
+    /// Memory for what it keeps while it waits.
+    room: PollRoom,
     watching: bool,
+    /// Nothing while it waits, unless the cold-read pool reads.
     found: Vec<Found>,
     /// Partitions that the cold-read pool is reading now.
     cold: Option<Vec<usize>>,
@@ -208,6 +215,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         by_id,
         committed_only: request.isolation_level == READ_COMMITTED,
         deadline: context.now + wait,
+        room: PollRoom::default(),
         waits: Arc::clone(context.waits),
         watching: false,
         found: Vec::new(),
@@ -478,6 +486,9 @@ impl FetchWait {
             return None;
         }
         if !ready && context.now < self.deadline {
+            if !self.has_room(context) {
+                return Some(true);
+            }
             // Watch first, then look once more: a log may have advanced in between. Who was woken watches no more.
             self.watching = false;
             self.watch(context);
@@ -500,6 +511,23 @@ impl FetchWait {
         }
         self.unwatch(context.to.connection, context.shard);
         true
+    }
+
+    /// Is there memory for what it keeps while it waits?
+    fn has_room(&mut self, context: &mut Context<'_>) -> bool {
+        self.room.is_there((self.wanted.len(), size_of::<Wanted>()), self.deadline, context)
+    }
+
+    /// Waits until others have read, or answers with nothing if there is no memory for that either.
+    fn wait_held_back(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        if self.has_room(context) {
+            self.found = Vec::new();
+            return None;
+        }
+        self.held_back = None;
+        self.found.clear();
+        self.found.resize_with(self.wanted.len(), Found::default);
+        self.respond(context)
     }
 
     fn hold_back(&mut self, now: Instant) {
@@ -666,7 +694,7 @@ impl Wait for FetchWait {
         let scarce = context.gateway.pinned.is_full();
         if scarce && self.wanted.len() > SCARCE_PARTITIONS_MAX {
             self.hold_back(context.now);
-            return None;
+            return self.wait_held_back(context);
         }
         let broker = Arc::clone(&context.gateway.broker);
         // It may have waited for long, and the topic may be a queue by now.
@@ -682,7 +710,18 @@ impl Wait for FetchWait {
         }
         let ready = self.read(&broker, scarce, context);
         self.max_bytes = usual;
-        if ready? || context.now >= self.deadline { self.respond(context) } else { None }
+        match ready {
+            Some(ready) if ready || context.now >= self.deadline => self.respond(context),
+            Some(_) => {
+                // A few are kept for the next time.
+                if self.found.len() > KEPT_FOUND_MAX {
+                    self.found = Vec::new();
+                }
+                None
+            }
+            None if self.held_back.is_some() => self.wait_held_back(context),
+            None => None,
+        }
     }
 
     fn hasten(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {

@@ -28,6 +28,7 @@ use super::{Outcome, Wait};
 use crate::access::{Asking, HIDDEN};
 use crate::body::Body;
 use crate::error_code::of_read;
+use crate::long_polls::PollRoom;
 use crate::pinned::BLOCK_BYTES;
 use crate::session::{Context, ShardContext};
 use crate::share_sessions::{Asker, CLOSE, OPEN, SharePartition, ShareSession};
@@ -81,6 +82,8 @@ struct ShareFetchWait {
     batch_size: u64,
     by_record: bool,
     deadline: Instant,
+    /// Memory for what it keeps while it waits.
+    poll_room: PollRoom,
     watching: bool,
     /// What the cold-read pool reads because this fetch asked for it.
     reading: Option<Arc<SharedSubscription>>,
@@ -206,6 +209,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         batch_size: request.batch_size.max(1) as u64,
         by_record,
         deadline: context.now + wait,
+        poll_room: PollRoom::default(),
         watching: false,
         reading: None,
         held_back: None,
@@ -424,6 +428,11 @@ impl ShareFetchWait {
         self.reading.as_ref().is_some_and(|shared| shared.is_reading())
     }
 
+    /// Is there memory for what it keeps while it waits?
+    fn may_wait(&mut self, context: &mut Context<'_>) -> bool {
+        self.poll_room.is_there((self.worked.len(), size_of::<Worked>()), self.deadline, context)
+    }
+
     /// It may have waited for long, and a topic may be a queue by now.
     fn judge_again(&mut self, context: &Context<'_>) {
         let asking = context.asking();
@@ -524,20 +533,23 @@ impl Wait for ShareFetchWait {
         self.unpack = UnpackRoom::TURN;
         self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
         if self.held_back.is_some() {
-            return None;
+            return if self.acknowledging || self.may_wait(context) { None } else { self.respond(context) };
         }
         let mut ready = self.take_tails(context);
-        if !ready && (context.now < self.deadline || self.reading.is_some()) {
+        let waits = !ready && (context.now < self.deadline || self.reading.is_some());
+        let may_wait = !waits || self.may_wait(context);
+        if waits && may_wait {
             // Watch first, then look once more: something may have come in between. Whoever was woken watches no more.
             self.watch(context);
             ready = self.take_tails(context);
         }
         let nothing = self.bytes == 0 && !ready;
         let held_back = self.held_back.is_some() && nothing && context.now < self.deadline;
-        if self.acknowledging || held_back || self.is_reading() && nothing {
+        // What is being read for it stays for whoever asks next.
+        if self.acknowledging || may_wait && (held_back || self.is_reading() && nothing) {
             return None;
         }
-        if ready || context.now >= self.deadline { self.respond(context) } else { None }
+        if ready || !may_wait || context.now >= self.deadline { self.respond(context) } else { None }
     }
 
     fn hasten(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kafka_gateway::MemoryPressure;
 use kafka_wire::fetch::FetchRequest;
 
+use crate::memory::kept;
 use crate::node::{Node, batch, fetched, partitions, wants};
 
 fn patient(request: FetchRequest, max_wait_ms: i32, min_bytes: i32) -> FetchRequest {
@@ -142,5 +143,62 @@ fn who_reads_gets_short_answers_while_others_do_not_read() {
     node.advance(Duration::from_millis(100));
     let (_, body) = node.answer(reader);
     assert_eq!(partitions(&fetched(body)), [(1, 0, large.len())]);
+    node.stop();
+}
+
+/// Of all partitions of `t`.
+fn all(count: i32) -> FetchRequest {
+    patient(wants("t", &(0..count).map(|partition| (partition, 0)).collect::<Vec<_>>()), 60_000, 1)
+}
+
+#[test]
+fn one_of_many_partitions_counts_while_it_waits_and_takes_no_more() {
+    const COUNT: i32 = 900;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let (before, reader, producer) = (node.connect(), node.connect(), node.connect());
+    node.create_topic(reader, "t", COUNT);
+    let request = all(COUNT);
+    // Who waits for a log is told in a table of the shard, which is there then.
+    node.send_fetch(before, 1, &request);
+    assert!(node.poll(before).is_none());
+    let others = node.gateway.long_poll_bytes();
+    let ((), held) = kept(|| node.send_fetch(reader, 1, &request));
+    assert!(node.poll(reader).is_none(), "nothing to tell yet");
+    let counted = (node.gateway.long_poll_bytes() - others) as isize;
+    assert!(held < counted && counted < 200 * COUNT as isize, "{held} bytes, {counted} count");
+    node.produce(producer, "t", 7, batch(2));
+    let (_, body) = node.answer(reader);
+    assert!(partitions(&fetched(body)).iter().all(|(index, code, bytes)| *code == 0 && (*bytes > 0) == (*index == 7)));
+    node.answer(before);
+    assert_eq!(node.gateway.long_poll_bytes(), 0);
+    node.stop();
+}
+
+#[test]
+fn without_memory_for_it_one_is_answered_and_its_connection_rests() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // For answers; half as much for those that wait, which the first is more than.
+    let mut node = Node::start_with_answers(folder.path(), 32 << 10);
+    let (first, second, few, producer) = (node.connect(), node.connect(), node.connect(), node.connect());
+    node.create_topic(first, "t", 300);
+    node.send_fetch(first, 1, &all(300));
+    assert!(node.poll(first).is_none() && node.gateway.long_poll_bytes() > 16 << 10);
+    node.send_fetch(second, 1, &all(300));
+    let (_, body) = node.poll(second).expect("an answer at once");
+    let response = fetched(body);
+    assert!(response.throttle_time_ms == 500 && partitions(&response).iter().all(|(_, code, bytes)| (*code, *bytes) == (0, 0)));
+    assert!(!node.session(second).wants_read(), "it asks again when it has rested");
+    // Few partitions may always wait.
+    node.send_fetch(few, 1, &all(100));
+    assert!(node.poll(few).is_none());
+    // What is there is told.
+    node.produce(producer, "t", 200, batch(2));
+    let (_, body) = node.answer(first);
+    assert_eq!(partitions(&fetched(body)).iter().filter(|(_, _, bytes)| *bytes > 0).count(), 1);
+    node.advance(Duration::from_millis(500));
+    assert!(node.session(second).wants_read());
+    node.send_fetch(second, 2, &patient(wants("t", &(0..200).map(|partition| (partition, 0)).collect::<Vec<_>>()), 60_000, 1));
+    assert!(node.poll(second).is_none(), "there is memory again");
     node.stop();
 }

@@ -50,6 +50,13 @@ pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (value, PEAK.with(Cell::get).cast_unsigned())
 }
 
+/// How many bytes of what `work` asked for it has not given back.
+pub fn kept<T>(work: impl FnOnce() -> T) -> (T, isize) {
+    HELD.with(|held| held.set(0));
+    let value = work();
+    (value, HELD.with(Cell::get))
+}
+
 #[test]
 fn memory_is_counted() {
     let (held, bytes) = peak(|| {
