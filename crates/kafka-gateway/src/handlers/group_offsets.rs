@@ -367,7 +367,8 @@ fn fetch_group(
             (Some(name), Ok(partition)) => fetched(*index, groups.offset(&group.group_id, name, partition), None),
             _ => fetched(*index, None, None),
         };
-        let number = told.topic(&group.group_id, &topic.name, topic.topic_id);
+        // Of a topic without any nothing is remembered.
+        let number = if topic.partition_indexes.is_empty() { 0 } else { told.topic(&group.group_id, &topic.name, topic.topic_id) };
         let mut fresh = |index: &&i32| told.partitions.insert((number, **index));
         let partitions = topic.partition_indexes.iter().filter(|index| fresh(index)).map(one).collect();
         answer.topics.push(OffsetFetchResponseTopics { name: topic.name, topic_id: topic.topic_id, partitions, ..Default::default() });
