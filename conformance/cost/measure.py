@@ -86,9 +86,9 @@ def take(process, entries, sent, exchange, waits=None):
     return sample
 
 
-def kept(process, sent, exchange, rounds=3, tries=3):
+def kept(process, sent, exchange, rounds=3, tries=8):
     """Bytes that stay of each of some requests of `sent` bytes, as a share of them, after one or two that warm up. What the allocator keeps
-    for the next grows once; what is kept of each request grows each time, so the least of several tries counts."""
+    for the next grows once, in each of the threads that take turns; what is kept of each request grows each time, so the least of several tries counts."""
     least = None
     for _ in range(2):
         exchange()
