@@ -1,6 +1,6 @@
 //! What members of a group may see of the topics that they name or describe.
 //!
-//! Whoever asks brings his rights along, and with each heartbeat it is known anew what is hidden from him. For a group a topic that is hidden from all
+//! Who asks brings his rights along, and with each heartbeat it is known anew what is hidden from him. For a group a topic that is hidden from all
 //! its members is one that is not there: that it is made or goes changes neither epochs nor targets. A name that somebody may not see is kept, so that he
 //! reads the topic once he may.
 //!

@@ -1,6 +1,6 @@
 //! Getting space back: dead segments are freed, and segments of which little is live are rewritten, with their neighbours where these
 //! fit, into one that takes the place of the oldest of them ([`choose`] says which, `copy` how it is filled). What records nobody needs leave
-//! is a gap, a run of no bytes, so that whoever reads a log meets each of its offsets.
+//! is a gap, a run of no bytes, so that a reader of a log meets each of its offsets.
 //!
 //! A crash leaves either the old segments or the new one: the new file lists those it replaces, and recovery
 //! removes them if they are still there.

@@ -545,7 +545,7 @@ impl Wait for ShareFetchWait {
         }
         let nothing = self.bytes == 0 && !ready;
         let held_back = self.held_back.is_some() && nothing && context.now < self.deadline;
-        // What is being read for it stays for whoever asks next.
+        // What is being read for it stays for who asks next.
         if self.acknowledging || may_wait && (held_back || self.is_reading() && nothing) {
             return None;
         }
