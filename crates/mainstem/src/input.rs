@@ -14,10 +14,12 @@ use crate::protocol::Session;
 use crate::shard::{Connection, Shard};
 use crate::stream::Stream;
 
-/// Small requests are read into a buffer of this size.
+/// Small requests are read into a buffer that has this room at most …
 const READ_BYTES: usize = 64 << 10;
-/// … and of this size while it is not known who sends them.
-const READ_BYTES_BEFORE: usize = 4 << 10;
+/// … and this to begin with, and while it is not known who sends them.
+const READ_BYTES_LEAST: usize = 4 << 10;
+/// What is read at once grows by this factor when a read fills its room, and shrinks by it when reads leave most of it empty.
+const READ_FACTOR: usize = 4;
 /// Bytes of the largest segment of TCP, that of the loopback device.
 const SEGMENT_BYTES_MAX: usize = 64 << 10;
 /// A small request that is not whole counts with its bytes from so many on.
@@ -57,10 +59,42 @@ pub enum Reads {
     No,
 }
 
+/// How much room small requests are read into: a connection that sends little is to hold little.
+struct ReadRoom {
+    bytes: usize,
+    /// The last read would have fitted into a smaller one.
+    little: bool,
+}
+
+impl Default for ReadRoom {
+    fn default() -> Self {
+        Self { bytes: READ_BYTES_LEAST, little: false }
+    }
+}
+
+impl ReadRoom {
+    /// Room to have before a read.
+    fn bytes(&self, is_stranger: bool) -> usize {
+        if is_stranger { READ_BYTES_LEAST } else { self.bytes }
+    }
+
+    /// A read gave `got` bytes and had room for `room`. Two in a row have to be small before there is less: requests come in twos.
+    fn note(&mut self, got: usize, room: usize) {
+        let little = got < self.bytes / READ_FACTOR;
+        if got == room {
+            self.bytes = (self.bytes * READ_FACTOR).min(READ_BYTES);
+        } else if little && self.little {
+            self.bytes = (self.bytes / READ_FACTOR).max(READ_BYTES_LEAST);
+        }
+        self.little = little && !self.little;
+    }
+}
+
 /// What has come.
 #[derive(Default)]
 pub struct Input {
     buffer: BytesMut,
+    room_for_reads: ReadRoom,
     reading: Reading,
     /// The last read left nothing in the socket.
     pub drained: bool,
@@ -186,9 +220,12 @@ pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &
                 frame.fill(|memory, room| stream.try_read(memory, room))
             }
             Reading::Small => {
-                input.buffer.reserve(if connection.place.is_stranger() { READ_BYTES_BEFORE } else { READ_BYTES });
+                input.buffer.reserve(input.room_for_reads.bytes(connection.place.is_stranger()));
                 let room = input.buffer.capacity() - input.buffer.len();
                 let got = stream.try_read_buf(&mut input.buffer);
+                if let Ok(got) = got {
+                    input.room_for_reads.note(got, room);
+                }
                 input.drained = stream.is_plain() && got.as_ref().is_ok_and(|got| *got < room);
                 got
             }
@@ -307,5 +344,28 @@ fn next_frame(shard: &Shard, connection: &Connection, session: &kafka_gateway::S
             }
             Ok(None)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_reads_follows_what_comes() {
+        let mut room = ReadRoom::default();
+        let mut sizes = |reads: &[(usize, usize)]| {
+            for &(got, of) in reads {
+                room.note(got, of);
+            }
+            (room.bytes(false), room.bytes(true))
+        };
+        assert_eq!(sizes(&[]), (4 << 10, 4 << 10), "nothing has come");
+        assert_eq!(sizes(&[(100, 4 << 10), (4000, 4 << 10)]), (4 << 10, 4 << 10), "it fits");
+        assert_eq!(sizes(&[(4 << 10, 4 << 10)]), (16 << 10, 4 << 10), "a read that fills its room: there may be more; never for strangers");
+        assert_eq!(sizes(&[(16 << 10, 16 << 10), (64 << 10, 64 << 10)]), (64 << 10, 4 << 10), "to a bound");
+        assert_eq!(sizes(&[(100, 64 << 10), (40 << 10, 64 << 10), (100, 64 << 10)]), (64 << 10, 4 << 10), "one small read says nothing");
+        assert_eq!(sizes(&[(100, 64 << 10)]), (16 << 10, 4 << 10), "two in a row do");
+        assert_eq!(sizes(&[(100, 64 << 10), (100, 16 << 10)]), (4 << 10, 4 << 10));
     }
 }
