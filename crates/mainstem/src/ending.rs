@@ -10,17 +10,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use admin::operations::Operations;
-use anyhow::bail;
+use anyhow::Context as _;
 use broker::Settings;
-use types::ByteSize;
 
 use crate::backup::Backups;
 use crate::log_queue;
-use crate::memory::Rest;
 use crate::output;
 use crate::reload::Reload;
 use crate::shard::ShardHandle;
@@ -87,19 +85,16 @@ impl Orders {
         Operator { give: self.give.clone(), backups, reload }
     }
 
-    /// Until the process is to end. Memory beyond `budget` that nobody needs is given back meanwhile.
+    /// Until the process is to end.
     ///
     /// # Errors
     /// When there is nobody left to say so.
-    pub fn wait_for_end(&self, reload: &Reload, shards: &[ShardHandle], budget: ByteSize) -> anyhow::Result<()> {
-        let mut rest = Rest::new(budget);
+    pub fn wait_for_end(&self, reload: &Reload) -> anyhow::Result<()> {
         loop {
-            match self.taken.recv_timeout(Rest::LOOK) {
-                Err(RecvTimeoutError::Timeout) => rest.look(shards, Instant::now()),
-                Err(RecvTimeoutError::Disconnected) => bail!("signals cannot be waited for"),
-                Ok(Order::End) => return Ok(()),
+            match self.taken.recv().context("signals cannot be waited for")? {
+                Order::End => return Ok(()),
                 // What is wrong is in the log.
-                Ok(Order::Reload) => drop(reload.run()),
+                Order::Reload => drop(reload.run()),
             }
         }
     }

@@ -30,7 +30,6 @@ use crate::frames::FramePool;
 use crate::log_file::{LogFile, RotatingLog, StderrWriter};
 use crate::log_queue;
 use crate::management::{self, NodeVitals};
-use crate::memory;
 use crate::measurements::{Measurements, Node};
 use crate::otlp::{self, Exporter, Exports};
 use crate::output;
@@ -83,7 +82,6 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let config = Config::load(arguments.clone())?;
     let log = start_log(&config)?;
     watch_for_defects();
-    memory::keep_freed(config.memory);
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let descriptors = Descriptors::raise(journals).context("the limit of open files")?;
@@ -118,7 +116,6 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     operated.attach(Arc::new(orders.operator(backups, Arc::clone(&reload))));
     bound_memory(&broker, config.memory.bytes() as usize);
     take_definitions(&config, &broker)?;
-    memory::give_back_unused();
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked, closed, times: Times::of(&config.settings) });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     measurements.count_connections(shards.iter().map(|shard| Arc::clone(&shard.connections)).collect());
@@ -132,7 +129,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     print_start(&config, &told, served, mode, started);
     let manager = ServiceManager::of_environment();
     manager.ready();
-    orders.wait_for_end(&reload, &shards, config.memory)?;
+    orders.wait_for_end(&reload)?;
     state.set_phase(Phase::Draining);
     stop.store(true, Ordering::SeqCst);
     let ending = Ending::begin(&broker.live_settings());
