@@ -245,6 +245,12 @@ impl Groups {
         self.state.lock().coordinator.count()
     }
 
+    /// Bytes of memory that these groups take without their offsets, about.
+    pub fn weight_of<'n>(&self, names: impl Iterator<Item = &'n str>) -> usize {
+        let state = self.state.lock();
+        names.map(|name| state.coordinator.weight_of(name)).sum()
+    }
+
     /// All groups, of whatever kind.
     pub fn list(&self) -> Vec<GroupLine> {
         self.state.lock().coordinator.list()

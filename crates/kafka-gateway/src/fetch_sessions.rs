@@ -16,6 +16,9 @@ const EVICT_AFTER_MS: u64 = 120_000;
 /// Partitions of all sessions of a kind together: each takes about 120 bytes.
 const PARTITIONS_MAX: usize = 500_000;
 
+/// Partitions of one session: it is a few bytes that ask for all of them, and each is looked at.
+const SESSION_PARTITIONS_MAX: usize = 20_000;
+
 /// Room for a session's partitions among those of all sessions of its kind; given back with it.
 pub(crate) struct Room {
     all: Arc<AtomicUsize>,
@@ -59,6 +62,13 @@ pub(crate) struct FetchSession {
     pub judged: u64,
 }
 
+impl FetchSession {
+    /// Is there room for what it asks for by now?
+    pub fn make_room(&mut self) -> bool {
+        self.wanted.len() <= SESSION_PARTITIONS_MAX && self.room.resize(self.wanted.len())
+    }
+}
+
 /// All sessions.
 pub(crate) struct FetchSessions {
     sessions: Mutex<HashMap<i32, Arc<Mutex<FetchSession>>>>,
@@ -84,7 +94,7 @@ impl FetchSessions {
     /// A new session, unless all slots are in use, or it has more partitions than there is room for.
     pub fn create(&self, wanted: &[Wanted], by_id: bool, now: std::time::Instant) -> Option<Arc<Mutex<FetchSession>>> {
         let mut room = Room::new(&self.partitions);
-        if !room.resize(wanted.len()) {
+        if wanted.len() > SESSION_PARTITIONS_MAX || !room.resize(wanted.len()) {
             return None;
         }
         let wanted = kept(wanted)?;

@@ -433,7 +433,7 @@ impl Session {
                 return self.park(header, reader, length, now);
             }
         }
-        let body = reader.position();
+        let body = reader.mark();
         let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
         self.spoken.note_api(header.api_key);
         let client_id = header.client_id.as_deref().unwrap_or_default();

@@ -16,7 +16,7 @@ pub use api_key::ApiKey;
 pub use error_code::ErrorCode;
 pub use generated::*;
 pub use header::{RequestHeader, encode_response_header};
-pub use reader::{DecodeError, ITEMS_MAX, Problem, Reader};
+pub use reader::{DecodeError, ITEMS_MAX, Mark, Problem, Reader};
 pub use text::{Records, Str, UnknownTags};
 pub use writer::Writer;
 

@@ -72,6 +72,13 @@ pub struct Reader {
     counts: bool,
 }
 
+/// A position of a [`Reader`], and how many items it could still read there.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    at: usize,
+    items_left: usize,
+}
+
 macro_rules! number {
     ($($(#[$doc:meta])* $name:ident -> $type:ty),* $(,)?) => {
         $(
@@ -125,14 +132,14 @@ impl Reader {
         &self.frame
     }
 
-    /// Bytes that were read.
-    pub fn position(&self) -> usize {
-        self.at
+    /// Where it is, to go back to.
+    pub fn mark(&self) -> Mark {
+        Mark { at: self.at, items_left: self.items_left }
     }
 
-    /// Reads again from where it was before.
-    pub fn rewind(&mut self, position: usize) {
-        self.at = position.min(self.at);
+    /// Reads again from where it was before, as if nothing had been read since.
+    pub fn rewind(&mut self, to: Mark) {
+        (self.at, self.items_left) = (to.at.min(self.at), to.items_left);
     }
 
     fn fail(&self, field: &'static str, problem: Problem) -> DecodeError {

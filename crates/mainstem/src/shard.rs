@@ -149,6 +149,8 @@ pub struct Shard {
     events: RefCell<Vec<Event>>,
     /// Those that came before, for which there was no time.
     late_events: RefCell<VecDeque<Event>>,
+    /// Connections that wait for records which have come, for which there was no time.
+    late_wakes: RefCell<VecDeque<ConnectionId>>,
     bell: Arc<Notify>,
     /// What the thread has done since sockets were looked at, and how often they were.
     spent: Cell<Duration>,
@@ -184,6 +186,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
             mailbox,
             events: RefCell::default(),
             late_events: RefCell::default(),
+            late_wakes: RefCell::default(),
             bell: Arc::clone(&bell),
             spent: Cell::default(),
             round: Cell::default(),
@@ -349,7 +352,7 @@ impl Shard {
         loop {
             bell.notified().await;
             self.deliver_pending();
-            if !self.late_events.borrow().is_empty() {
+            if self.has_late_mail() {
                 self.pause().await;
             }
         }
@@ -359,13 +362,15 @@ impl Shard {
     pub fn deliver_pending(&self) -> bool {
         let (mut late, mut events) = (self.late_events.take(), self.events.take());
         self.mailbox.drain(&mut events);
-        if late.is_empty() && events.is_empty() {
+        if late.is_empty() && events.is_empty() && self.late_wakes.borrow().is_empty() {
             self.events.replace(events);
             return false;
         }
         let now = Instant::now();
+        self.wake_late(now);
         let mut all = late.drain(..).chain(events.drain(..));
-        while let Some(event) = all.next() {
+        // Behind those that have waited already.
+        while let Some(event) = if self.late_wakes.borrow().is_empty() { all.next() } else { None } {
             let (to, advances) = match &event {
                 Event::Reply { to, .. } => (Some(to.connection), false),
                 Event::Advanced(_) => (None, true),
@@ -381,10 +386,10 @@ impl Shard {
             }
         }
         let left: VecDeque<Event> = all.collect();
-        if !left.is_empty() {
+        self.late_events.replace(left);
+        if self.has_late_mail() {
             self.bell.notify_one();
         }
-        self.late_events.replace(left);
         self.events.replace(events);
         self.watch_time(now);
         true
@@ -392,7 +397,30 @@ impl Shard {
 
     /// Are there events to be delivered?
     pub fn has_mail(&self) -> bool {
-        !self.mailbox.is_empty() || !self.late_events.borrow().is_empty()
+        !self.mailbox.is_empty() || self.has_late_mail()
+    }
+
+    fn has_late_mail(&self) -> bool {
+        !self.late_events.borrow().is_empty() || !self.late_wakes.borrow().is_empty()
+    }
+
+    /// Tells those that records have come for whom there was no time before, as many as there is time for.
+    fn wake_late(&self, now: Instant) {
+        while let Some(id) = self.late_wakes.borrow_mut().pop_front() {
+            if std::panic::catch_unwind(AssertUnwindSafe(|| self.tell_of_records(id, &mut self.context.borrow_mut(), now))).is_err() {
+                self.give_up(Some(id));
+            }
+            if now.elapsed() >= MAIL_TIME {
+                break;
+            }
+        }
+    }
+
+    fn tell_of_records(&self, id: ConnectionId, context: &mut ShardContext, now: Instant) {
+        if let Some(connection) = self.connections.borrow().get(&id) {
+            connection.session.borrow_mut().handle_wake(context, now);
+            connection.wake();
+        }
     }
 
     /// Lets others have their turn, and has sockets looked at: what has come meanwhile is served before what goes on.
@@ -428,10 +456,13 @@ impl Shard {
             }
             Event::Advanced(log) => {
                 self.shared.amqp.advanced(log, self.id);
-                for id in context.watches.advanced(log) {
-                    if let Some(connection) = connections.get(&id) {
-                        connection.session.borrow_mut().handle_wake(&mut context, now);
-                        connection.wake();
+                let mut watchers = context.watches.advanced(log).into_iter();
+                while let Some(id) = watchers.next() {
+                    self.tell_of_records(id, &mut context, now);
+                    // A look may go through thousands of partitions.
+                    if watchers.len() > 0 && now.elapsed() >= MAIL_TIME {
+                        self.late_wakes.borrow_mut().extend(watchers);
+                        break;
                     }
                 }
             }

@@ -25,6 +25,11 @@ impl<W: Copy> GroupCoordinator<W> {
         self.bytes + self.readers.weight()
     }
 
+    /// Bytes of memory that a group takes without its offsets, about: so large is what describes it, too.
+    pub fn weight_of(&self, group: &str) -> usize {
+        self.weights.get(group).copied().unwrap_or(0)
+    }
+
     /// How often something was refused because they take as much as they may.
     pub fn refused_for_memory(&self) -> u64 {
         self.refused

@@ -71,6 +71,9 @@ impl Wanted {
     }
 }
 
+/// Partitions of a request among which some may be named twice.
+const REPEATED_MAX: usize = 100;
+
 /// How long a fetch waits that gets nothing because nobody knows yet whose it is.
 const IN_DOUBT: Duration = Duration::from_millis(100);
 
@@ -175,8 +178,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         held.used = context.now;
         let known = kept(&listed).is_some_and(|listed| {
             update(&mut held.wanted, listed, &request.forgotten_topics_data);
-            let count = held.wanted.len();
-            held.room.resize(count)
+            held.make_room()
         });
         if !known {
             // It asks for all without a session then.
@@ -247,7 +249,9 @@ fn filtered(context: &mut Context<'_>, wanted: &[Wanted], start: &mut usize) -> 
 fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Vec<Wanted> {
     let broker = &context.gateway.broker;
     let count = request.topics.iter().map(|topic| topic.partitions.len()).sum();
-    let mut wanted = Vec::with_capacity(count);
+    let mut wanted: Vec<Wanted> = Vec::with_capacity(count);
+    // Of what is named twice the last counts, as for Kafka. Where there is little it costs nothing to read it twice.
+    let mut places: Option<HashMap<(Uuid, &Str, i32), usize>> = (count > REPEATED_MAX).then(|| HashMap::with_capacity(count));
     for topic in &request.topics {
         let found = if by_id { broker.topic_by_id(TopicId(topic.topic_id)) } else { broker.topic(&topic.topic) };
         if let Some(found) = &found {
@@ -256,7 +260,7 @@ fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Ve
         let logs = found.map(|found| found.logs());
         for partition in &topic.partitions {
             let at = usize::try_from(partition.partition).unwrap_or(usize::MAX);
-            wanted.push(Wanted {
+            let one = Wanted {
                 name: topic.topic.clone(),
                 id: topic.topic_id,
                 partition: partition.partition,
@@ -266,7 +270,13 @@ fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Ve
                 log: logs.as_ref().and_then(|logs| logs.get(at).cloned()),
                 denied: None,
                 told: (-1, -1),
-            });
+            };
+            let place = places.as_mut().map_or(wanted.len(), |places| *places.entry((topic.topic_id, &topic.topic, partition.partition)).or_insert(wanted.len()));
+            if place < wanted.len() {
+                wanted[place] = one;
+            } else {
+                wanted.push(one);
+            }
         }
     }
     wanted
@@ -357,7 +367,7 @@ impl FetchWait {
         // `full`: there is more than the answer has room for.
         let (mut bytes, mut urgent, mut full, mut took) = (0, false, false, Duration::ZERO);
         if self.gets_nothing {
-            return false;
+            return self.check_all(broker);
         }
         if let Some(filtered) = &mut self.filtered {
             filtered.begin_turn(self.max_bytes);
@@ -418,6 +428,13 @@ impl FetchWait {
         // A consumer that closes ends its fetch session with a request of no partition, and waits for the answer.
         let spent = self.filtered.as_ref().is_some_and(|filtered| filtered.is_spent());
         urgent || full || bytes >= self.min_bytes || spent || self.wanted.is_empty()
+    }
+
+    /// Notes what cannot be read, and reads nothing; true when there is something to say of it.
+    fn check_all(&mut self, broker: &Broker) -> bool {
+        self.found.clear();
+        self.found.extend(self.wanted.iter().map(|wanted| Found { code: check(wanted, self.by_id, broker), ..Found::default() }));
+        self.found.iter().any(|found| found.code.is_some())
     }
 
     /// Sends the cold-read pool after what is not in memory.
@@ -525,8 +542,7 @@ impl FetchWait {
             return None;
         }
         self.held_back = None;
-        self.found.clear();
-        self.found.resize_with(self.wanted.len(), Found::default);
+        self.check_all(&context.gateway.broker);
         self.respond(context)
     }
 

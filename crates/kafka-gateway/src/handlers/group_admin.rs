@@ -47,6 +47,9 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeGroupsRequest::decode(reader, context.version)?;
+    if context.describes_long(&request.groups) {
+        return Ok(Outcome::Long);
+    }
     let (version, asking) = (context.version, context.asking());
     let mut room = AnswerRoom::new(context.gateway);
     let mut one = |name: &Str| match asking.check_group(AclOperation::Describe, name) {

@@ -369,6 +369,9 @@ fn respond(outcome: Result<StreamsAnswer, Refusal>) -> StreamsGroupHeartbeatResp
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = StreamsGroupDescribeRequest::decode(reader, context.version)?;
+    if context.describes_long(&request.group_ids) {
+        return Ok(Outcome::Long);
+    }
     let mut room = AnswerRoom::new(context.gateway);
     let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| {
         let found = room.is_there().then(|| describe_for(context, group.clone(), request.include_authorized_operations));

@@ -24,10 +24,18 @@ pub(super) const FROM_BYTES: usize = 64 << 10;
 /// So are those whose answers go through so many topics, partitions, groups or other things.
 const FROM_THINGS: usize = 500;
 
+/// One thing of a group, a topic that a member names or a partition that it has, takes so many bytes of what the group weighs, about.
+const THING_BYTES: usize = 100;
+
 impl Context<'_> {
     /// Does a request whose answer goes through so many things belong to other threads ([`Outcome::Long`])? It was not read any further then.
     pub(crate) fn is_long(&self, things: usize) -> bool {
         self.gone.is_none() && things > FROM_THINGS
+    }
+
+    /// The same of what describes these groups: a short name may stand for hundreds of members with thousands of topics each.
+    pub(crate) fn describes_long(&self, groups: &[Str]) -> bool {
+        self.gone.is_none() && self.is_long(self.gateway.broker.groups().weight_of(groups.iter().map(|name| &**name)) / THING_BYTES)
     }
 }
 

@@ -81,18 +81,43 @@ fn sessions_have_room_for_so_many_partitions_together() {
     let client = node.connect();
     node.create_topic(client, "t", 1);
     let many = |count: i32| (0..count).map(|partition| (partition, 0)).collect::<Vec<_>>();
-    let first = node.fetch(client, &in_session(wants("t", &many(300_000)), 0, 0)).session_id;
-    assert!(first != 0);
-    let second = node.fetch(client, &in_session(wants("t", &many(300_000)), 0, 0));
-    assert_eq!((second.error_code, second.session_id, partitions(&second).len()), (0, 0, 300_000), "served in full, without a session");
-    let third = node.fetch(client, &in_session(wants("t", &many(10)), 0, 0)).session_id;
-    assert!(third != 0);
-    let grown = node.fetch(client, &in_session(wants("t", &many(300_000)), third, 1));
-    assert_eq!(grown.error_code, ErrorCode::FetchSessionIdNotFound.code(), "it is over");
-    node.fetch(client, &in_session(wants_news(), first, -1));
-    let again = node.fetch(client, &in_session(wants("t", &many(300_000)), 0, 0)).session_id;
-    assert!(again != 0, "the room was given back");
+    let open = |node: &mut Node, count| node.fetch(client, &in_session(wants("t", &many(count)), 0, 0));
+    let too_long = open(&mut node, 20_001);
+    assert_eq!((too_long.error_code, too_long.session_id, partitions(&too_long).len()), (0, 0, 20_001), "one alone has not so much");
+    let ids: Vec<i32> = (0..25).map(|_| open(&mut node, 20_000).session_id).collect();
+    assert!(ids.iter().all(|id| *id != 0));
+    let one_more = open(&mut node, 1);
+    assert_eq!((one_more.error_code, one_more.session_id, partitions(&one_more).len()), (0, 0, 1), "served in full, without a session");
+    node.fetch(client, &in_session(wants_news(), ids[0], -1));
+    let third = open(&mut node, 10).session_id;
+    assert!(third != 0, "the room was given back");
+    for more in [20_000, 20_001] {
+        let third = open(&mut node, 10).session_id;
+        let grown = node.fetch(client, &in_session(wants("t", &many(more)), third, 1));
+        assert_eq!(grown.error_code, ErrorCode::FetchSessionIdNotFound.code(), "it is over");
+    }
+    node.fetch(client, &in_session(wants_news(), third, -1));
+    assert!(open(&mut node, 20_000).session_id != 0, "that of those, too");
     let long = "x".repeat(30_000);
     assert_eq!(node.fetch(client, &in_session(wants(&long, &[(0, 0)]), 0, 0)).session_id, 0, "of no topic");
+    node.stop();
+}
+
+/// As for Kafka, which keeps one entry a partition: each look goes through all of them.
+#[test]
+fn of_a_partition_that_is_named_twice_the_last_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    node.create_topic(client, "t", 3);
+    node.produce(client, "t", 1, batch(7));
+    let mut named: Vec<(i32, i64)> = (0..100_000).map(|number| (number % 2, 7 - i64::from(number % 3))).collect();
+    named.extend([(1, 7), (2, 0), (0, 0)]);
+    let all = node.fetch(client, &in_session(wants("t", &named), 0, 0));
+    assert_eq!(partitions(&all), [(0, 0, 0), (1, 0, 0), (2, 0, 0)], "none of it out of range");
+    assert!(all.session_id != 0);
+    node.produce(client, "t", 1, batch(1));
+    let news = node.fetch(client, &in_session(wants_news(), all.session_id, 1));
+    assert_eq!(partitions(&news).iter().map(|(partition, code, _)| (*partition, *code)).collect::<Vec<_>>(), [(1, 0)]);
     node.stop();
 }

@@ -130,6 +130,28 @@ fn many_items_take_no_memory_before_there_is_some_and_give_it_back() {
     node.stop();
 }
 
+/// They are decoded twice: here, where it turns out how much they ask for, and there.
+#[test]
+fn what_other_threads_answer_may_have_as_many_items_as_anything() {
+    const BOUND: usize = 4000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path());
+    node.gateway.bound_items(BOUND << 10);
+    for count in [499, 501, 600, FREE - 1, FREE, FREE + 1, BOUND / 2 + 1, BOUND] {
+        let topics = (0..count).map(|number| MetadataRequestTopic { name: Some(name(number)), ..MetadataRequestTopic::default() }).collect();
+        let request = MetadataRequest { topics: Some(topics), ..MetadataRequest::default() };
+        node.send_alone(client, METADATA, 1, |writer| request.encode(writer, METADATA.1)).expect("taken");
+        assert_eq!(node.session(client).wants_room().is_some(), count > FREE, "{count}");
+        if count > FREE {
+            give(&mut node, client, &Arc::default());
+        }
+        let (_, body) = node.answer(client);
+        let response = MetadataResponse::decode(&mut flexible(METADATA, body), METADATA.1).expect("an answer");
+        assert_eq!(response.topics.len(), count);
+    }
+    node.stop();
+}
+
 /// Each is a partition that the answer tells of.
 #[test]
 fn integers_are_items_too() {

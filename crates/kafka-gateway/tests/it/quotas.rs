@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use broker::{Cause, QuotaChange, QuotaEntity};
+use kafka_wire::ErrorCode;
 use kafka_wire::alter_client_quotas::{AlterClientQuotasRequest, AlterClientQuotasResponse, AlteredEntity, AlteredEntry, OpData};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_client_quotas::{ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse};
@@ -90,6 +91,25 @@ fn topics_have_quotas_of_their_own() {
     node.advance(Duration::from_millis(500));
     let found = node.fetch(other, &wants("t", &[(0, 0)]));
     assert!(found.throttle_time_ms > 2_000 && partitions(&found)[0].2 > 0, "{found:?}");
+    node.stop();
+}
+
+/// It says what cannot be read all the same: otherwise it would tell what is there of what is hidden.
+#[test]
+fn a_fetch_that_gets_nothing_for_now_says_no_more_of_partitions_than_any() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    node.create_topic(client, "t", 1);
+    node.broker().set_topic_config("t", [("mainstem.consumer.byte.rate".to_owned(), "1000".to_owned())].into()).expect("settings");
+    node.produce(client, "t", 0, batch(5000));
+    node.advance(Duration::from_millis(500));
+    assert!(node.fetch(client, &wants("t", &[(0, 0)])).throttle_time_ms > 2_000);
+    let mut request = wants("t", &[(0, 0), (1, 0)]);
+    request.topics.extend(wants("nosuch", &[(0, 0)]).topics);
+    let found = node.fetch(client, &request);
+    let unknown = ErrorCode::UnknownTopicOrPartition.code();
+    assert_eq!(partitions(&found), [(0, 0, 0), (1, unknown, 0), (0, unknown, 0)]);
     node.stop();
 }
 

@@ -130,12 +130,19 @@ fn a_request_can_be_read_again() {
     let subject = subjects().into_iter().find(|subject| subject.codec.name == "DeleteGroupsRequest").expect("a message");
     let mut reader = Reader::new(Bytes::from(message(&subject.api, false, 2, filling).expect("a frame")));
     reader.allow(4999);
-    let begin = reader.position();
+    let begin = reader.mark();
     let decode = |reader: &mut Reader| kafka_wire::delete_groups::DeleteGroupsRequest::decode(reader, 2).map(|request| request.groups_names.len());
     assert_eq!(decode(&mut reader).map_err(|error| error.problem), Err(Problem::TooMany(4999)));
     reader.rewind(begin);
     reader.allow(5000);
     assert_eq!(decode(&mut reader), Ok(5000));
+    reader.rewind(begin);
+    reader.allow(5000);
+    let begin = reader.mark();
+    for _ in 0..3 {
+        assert_eq!(decode(&mut reader), Ok(5000), "what was read before counts no more");
+        reader.rewind(begin);
+    }
 }
 
 /// What tagged fields hold counts as well, and all of them together.
