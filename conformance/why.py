@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -145,6 +146,14 @@ def a_quota_and_a_slow_reader(broker):
     connection = sluggish(broker, "both")
     with produces(broker, "limited"):
         expect(broker, ["quota", "slow-reader"], topic="t")
+        # Each has one of the connections, and says of it what the list of connections says.
+        found = why(broker, topic="t")
+        for reason in found["reasons"]:
+            parts = [one["shares"].get(reason["cause"], 0) for one in found["connections"]]
+            parts = [part for part in parts if part >= 0.05]
+            if reason["cause"] in ("quota", "slow-reader"):
+                assert reason["connections"] == len(parts) and abs(reason["share"] - sum(parts) / len(parts)) < 0.01, (reason, found["connections"])
+                assert abs(int(re.search(r"(\d+) %", reason["text"])[1]) - reason["share"] * 100) <= 1, reason
     connection.close()
 
 

@@ -8,7 +8,7 @@
 //!   committed: its name may be that of another one later.
 
 use bytes::Bytes;
-use delivery::{Commit, CommittedOffset, Committer, GroupError, TransactionError, offset_key, offset_record};
+use delivery::{Commit, CommittedOffset, Committer, GroupError, ReadPartitions, TransactionError, offset_key, offset_record};
 use hashbrown::HashSet;
 use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
 
@@ -90,6 +90,13 @@ impl Groups {
     /// All committed offsets.
     pub fn offsets(&self, group: &str) -> Vec<(String, u32, CommittedOffset)> {
         self.state.lock().coordinator.offsets(group)
+    }
+
+    /// The same, in the order of topics and partitions, and what the members read. `None`: it is a share group, or there is none.
+    pub(crate) fn offsets_and_reads(&self, group: &str) -> Option<(Vec<(String, u32, CommittedOffset)>, ReadPartitions)> {
+        let state = self.state.lock();
+        let read = state.coordinator.read_partitions(group)?;
+        Some((state.coordinator.offsets(group), read))
     }
 
     /// How many they are.

@@ -17,6 +17,7 @@ mod dynamic;
 mod filters;
 mod group_config;
 mod group_offsets;
+mod group_progress;
 mod group_reset;
 mod groups;
 mod internal_topics;
@@ -68,6 +69,7 @@ pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedF
 pub use group_config::{DEAD_LETTER_TOPIC, GROUP, GroupChange, GroupConfig, GroupValue, ShareStart};
 pub use group_offsets::{CommitRefused, OffsetsRefused};
 pub use group_reset::{GoOn, ResetError};
+pub use group_progress::{GroupLag, GroupProgress};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
 pub use jobs::{AfterWrite, NOBODY, Pending, Stage, Staged, Work};
 pub use journal::{
@@ -109,7 +111,7 @@ pub use transactions::{Told, Transactions};
 pub use unpacking::{Unpack, UnpackCounts, Unpacking};
 pub use waits::{About, Cause, Causes, MemoryShare, ThreadTime, WaitBook, Waits};
 pub use watches::Watches;
-pub use why::{LISTED_FROM, Why, WhyConnection, WhyReason, WhySubject};
+pub use why::{Why, WhyConnection, WhyReason, WhySubject};
 
 use group_config::{GROUP_CONFIG_KEY, GroupConfigs};
 use internal_topics::InternalTopics;

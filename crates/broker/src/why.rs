@@ -1,8 +1,8 @@
 //! Why is somebody slow? Two looks at the accounts of connections (`waits.rs`) and at what the node does for all, some time apart; what
 //! of the time between them went where. Not on a shard's thread: it waits for the second look.
 //!
-//! Each reason has a share of that time: of all connections asked for that did anything, and of the one that has most of it. What is
-//! only the consequence of another reason joins that one (`chain.rs`). Tested from outside by `conformance/why.py`.
+//! Each reason has a share of that time: of the connections that have some of it, of which the text says how many they are, and of the one that has most of it.
+//! What is only the consequence of another reason joins that one (`chain.rs`), in the list of connections as well. Tested from outside by `conformance/why.py`.
 
 mod chain;
 mod channels;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::waits::{About, CAUSES, Cause, ThreadTime, Waits};
-use crate::{Broker, QuotaKey};
+use crate::{Broker, GroupLag, QuotaKey};
 use channels::FullChannels;
 
 /// Whom it is about.
@@ -34,7 +34,7 @@ pub struct WhyReason {
     /// A word for programs: [`Cause::name`], or one of the node's (`disk-full`, `disk-failed`, `slow-disk`, `archive`, `threads-busy`,
     /// `unacknowledged`).
     pub cause: &'static str,
-    /// Of the time, 0 to 1; of what holds for the node, as far as it can be said.
+    /// Of the time of the connections that have some of it, 0 to 1; of what holds for the node, as far as it can be said.
     pub share: f64,
     /// The share of the connection that has most of it.
     pub worst: f64,
@@ -53,14 +53,12 @@ pub struct WhyConnection {
     pub protocol: &'static str,
     /// Who, what, which groups.
     pub about: About,
-    /// Parts of the time, by cause; causes may hold at once.
-    pub shares: Vec<(Cause, f64)>,
-    /// The part in which one of its channels had as many messages unacknowledged as it may: reason `unacknowledged`.
-    pub full: f64,
+    /// Parts of the time, by the words of the reasons that they belong to; causes may hold at once.
+    pub shares: Vec<(&'static str, f64)>,
 }
 
 /// Parts of the time that a connection's list has, at least.
-pub const LISTED_FROM: f64 = 0.005;
+const LISTED_FROM: f64 = 0.005;
 
 /// The chain of reasons.
 #[derive(Clone, Debug)]
@@ -196,21 +194,21 @@ impl Broker {
         reasons.extend(self.reasons_of_connections(&all, looks, &journals));
         reasons.extend(channels.reason());
         reasons.extend(self.behind(subject));
-        let mut reasons = chain::join(reasons);
+        let (mut reasons, of_disk) = chain::join(reasons);
         // What the client could change comes last: it asks for more once the rest lets it.
-        let rank = |reason: &WhyReason| (["client", "no-records"].contains(&reason.cause), -(reason.worst.max(reason.share) * 1000.0) as i64);
+        let rank = |reason: &WhyReason| (is_rest(reason.cause), -(reason.worst.max(reason.share) * 1000.0) as i64);
         reasons.sort_by_key(rank);
+        let word = |cause: Cause| if cause == Cause::Disk { of_disk } else { cause.name() };
         let mut connections: Vec<_> = all
             .iter()
-            .map(|(waits, shares)| WhyConnection {
-                peer: waits.peer,
-                protocol: waits.protocol,
-                about: waits.about(),
-                shares: Cause::ALL.into_iter().map(|cause| (cause, shares[cause as usize])).filter(|(_, share)| *share >= LISTED_FROM).collect(),
-                full: full.get(&waits.id).copied().unwrap_or(0.0),
+            .map(|(waits, shares)| {
+                let full = ("unacknowledged", full.get(&waits.id).copied().unwrap_or(0.0));
+                let shares = Cause::ALL.into_iter().map(|cause| (word(cause), shares[cause as usize])).chain([full]);
+                let shares = shares.filter(|(_, share)| *share >= LISTED_FROM).collect();
+                WhyConnection { peer: waits.peer, protocol: waits.protocol, about: waits.about(), shares }
             })
             .collect();
-        let waiting = |one: &WhyConnection| one.shares.iter().filter(|(cause, _)| !is_rest(*cause)).map(|(_, share)| share).sum::<f64>();
+        let waiting = |one: &WhyConnection| one.shares.iter().filter(|(cause, _)| !is_rest(cause)).map(|(_, share)| share).sum::<f64>();
         connections.sort_by(|one, other| waiting(other).total_cmp(&waiting(one)));
         let connection_count = connections.len();
         connections.truncate(LISTED_MAX);
@@ -223,13 +221,13 @@ impl Broker {
         let judged: Vec<_> = all.iter().filter(|(_, shares)| !some_work || !idle(shares)).collect();
         let mut reasons = Vec::new();
         for cause in Cause::ALL {
-            let shares: Vec<f64> = judged.iter().map(|(_, shares)| shares[cause as usize]).collect();
-            let worst = shares.iter().copied().fold(0.0, f64::max);
-            if worst < SHARE_MIN {
+            let shares = judged.iter().map(|(_, shares)| shares[cause as usize]);
+            let shares: Vec<f64> = shares.filter(|share| *share >= SHARE_MIN).collect();
+            let (connections, worst) = (shares.len(), shares.iter().copied().fold(0.0, f64::max));
+            if connections == 0 {
                 continue;
             }
-            let connections = shares.iter().filter(|share| **share >= SHARE_MIN).count();
-            let share = shares.iter().sum::<f64>() / shares.len() as f64;
+            let share = shares.iter().sum::<f64>() / connections as f64;
             let text = match cause {
                 Cause::Disk => format!("{}; {}", self.text(cause, &judged, share, connections), node::commits_of(looks, journals)),
                 _ => self.text(cause, &judged, share, connections),
@@ -287,18 +285,22 @@ impl Broker {
     /// How far a group is behind.
     fn behind(&self, subject: &WhySubject) -> Option<WhyReason> {
         let WhySubject::Group(name) = subject else { return None };
-        let mut records = 0;
-        for (topic, partition, committed) in self.groups().offsets(name) {
-            if let Some(log) = self.topic(&topic).and_then(|topic| topic.log(types::PartitionIndex(partition))) {
-                records += log.high_watermark().0.saturating_sub(u64::try_from(committed.offset).unwrap_or(0));
-            }
-        }
-        let text = format!("the group has not committed {records} records yet");
-        (records > 0).then_some(WhyReason { cause: "behind", share: 0.0, worst: 0.0, connections: 0, text })
+        let GroupLag { records, partitions_unknown, records_unknown } = GroupLag::of(&self.group_progress(name));
+        let unknown = match partitions_unknown {
+            1 => "1 partition without an offset".to_owned(),
+            count => format!("{count} partitions without an offset"),
+        };
+        let text = match (records, records_unknown) {
+            (0, 0) => return None,
+            (_, 0) => format!("the group has not done with {records} records yet"),
+            (0, _) => format!("the group has yet to read up to {records_unknown} records of {unknown}"),
+            _ => format!("the group has not done with {records} records yet, and has up to {records_unknown} more to read in {unknown}"),
+        };
+        Some(WhyReason { cause: "behind", share: 0.0, worst: 0.0, connections: 0, text })
     }
 }
 
 /// Is that no waiting for the broker?
-fn is_rest(cause: Cause) -> bool {
-    matches!(cause, Cause::Client | Cause::Records)
+fn is_rest(cause: &str) -> bool {
+    ["client", "no-records"].contains(&cause)
 }

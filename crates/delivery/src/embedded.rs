@@ -78,6 +78,12 @@ pub(crate) fn decode_assignment(mut from: &[u8]) -> Option<Vec<(String, Vec<u32>
     (skip_bytes(&mut from)? == 0).then_some(partitions)
 }
 
+/// Partitions by topic, whatever an assignor has added behind them; none when the bytes are no assignment.
+pub fn assigned_partitions(mut from: &[u8]) -> Vec<(String, Vec<u32>)> {
+    let is_one = from.try_get_i16().is_ok_and(|version| version >= 0);
+    is_one.then(|| take_list(&mut from, take_partitions)).flatten().unwrap_or_default()
+}
+
 pub(crate) fn encode_assignment(version: i16, partitions: &[(String, Vec<u32>)]) -> Bytes {
     let mut out = BytesMut::new();
     out.put_i16(version.min(3));

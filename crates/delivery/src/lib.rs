@@ -18,6 +18,7 @@ mod group;
 mod kinds;
 mod offsets;
 mod queue;
+mod reads;
 mod reconcile;
 mod record;
 mod runs;
@@ -42,6 +43,7 @@ pub use consumer_group::{
     ClassicSide, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer,
 };
 pub use coordinator::{Commit, Committer, CoordinatorSettings, Expired, GroupCoordinator, GroupSummary, LeaveMember, Migration};
+pub use embedded::assigned_partitions;
 pub use error::GroupError;
 pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
 pub use kinds::{Client, ConsumerGroupSummary, GroupLine, ShareGroupSummary};
@@ -50,6 +52,7 @@ pub use queue::{
     ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Line, Overflow, Queue, QueueKind, QueueRules, TakenBack,
     look_ahead_max,
 };
+pub use reads::ReadPartitions;
 pub use reconcile::MemberState;
 pub use record::{offset_key, offset_record};
 pub use share_group::{ShareHeartbeat, ShareMember};

@@ -4,11 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use broker::Broker;
+use broker::{Broker, GroupLag};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use types::{PartitionIndex, TopicId};
+use types::TopicId;
 
 /// The setting.
 const SERIES: &str = "mainstem.metrics.series";
@@ -30,6 +30,8 @@ pub struct OfMetric {
 #[derive(Clone, Default)]
 pub struct Backlogs {
     pub behind: Family<Backlog, Gauge>,
+    /// Of partitions without an offset.
+    pub unknown: Family<Backlog, Gauge>,
     pub in_flight: Family<Backlog, Gauge>,
     pub omitted: Family<OfMetric, Gauge>,
 }
@@ -75,29 +77,34 @@ impl Backlogs {
     /// Looks everything up; messages that are in no state, or in two.
     pub fn refresh(&self, broker: &Broker) -> i64 {
         let most = broker.settings().int(SERIES).max(0) as usize;
-        let (mut behind, mut in_flight) = (Largest::new(most), Largest::new(most));
-        offer_committed(broker, &mut behind);
+        let (mut behind, mut unknown, mut in_flight) = (Largest::new(most), Largest::new(most), Largest::new(most));
+        offer_committed(broker, &mut behind, &mut unknown);
         let imbalance = offer_shared(broker, &mut behind, &mut in_flight);
         let omitted = |metric, count| self.omitted.get_or_create(&OfMetric { metric }).set(count);
         omitted("group_backlog_records", behind.show(&self.behind));
+        omitted("group_without_offset_records", unknown.show(&self.unknown));
         omitted("share_in_flight_records", in_flight.show(&self.in_flight));
         imbalance
     }
 }
 
 /// Backlogs of groups that commit offsets.
-fn offer_committed(broker: &Broker, behind: &mut Largest) {
-    for group in broker.groups().names() {
-        let offsets = broker.groups().offsets(&group);
-        // They are in the order of their topics.
-        for of_topic in offsets.chunk_by(|(one, ..), (next, ..)| one == next) {
-            let Some(topic) = of_topic.first().and_then(|(name, ..)| broker.topic(name)) else { continue };
-            let of_partitions = of_topic.iter().filter_map(|(_, partition, committed)| {
-                let log = topic.log(PartitionIndex(*partition))?;
-                Some((log.high_watermark().0 as i64).saturating_sub(committed.offset).max(0))
-            });
-            let records = of_partitions.sum();
-            behind.offer(records, || Some(Backlog { group: group.clone(), topic: topic.name.clone() }));
+fn offer_committed(broker: &Broker, behind: &mut Largest, unknown: &mut Largest) {
+    for line in broker.groups().list() {
+        // Those of share groups come with their subscriptions.
+        if line.kind == "share" {
+            continue;
+        }
+        // By topics.
+        for of_topic in broker.group_progress(&line.group).chunk_by(|one, next| one.topic == next.topic) {
+            let lag = GroupLag::of(of_topic);
+            let name = || Some(Backlog { group: line.group.clone(), topic: of_topic.first()?.topic.clone() });
+            if of_topic.iter().any(|one| one.committed.is_some()) {
+                behind.offer(i64::try_from(lag.records).unwrap_or(i64::MAX), name);
+            }
+            if lag.partitions_unknown > 0 {
+                unknown.offer(i64::try_from(lag.records_unknown).unwrap_or(i64::MAX), name);
+            }
         }
     }
 }
@@ -110,11 +117,9 @@ fn offer_shared(broker: &Broker, behind: &mut Largest, in_flight: &mut Largest) 
     for of_topic in all.chunk_by(|one, next| one.name().topic == next.name().topic && one.name().group == next.name().group) {
         let (mut records, mut had) = (0, 0);
         for shared in of_topic {
+            records += shared.lag() as i64;
             let state = shared.lock();
-            // Of queues only committed messages count.
-            let end = if shared.is_of_queue() { shared.log().last_stable() } else { shared.log().high_watermark() };
             imbalance += state.imbalance() as i64;
-            records += state.backlog(end.0) as i64;
             had += state.in_flight() as i64;
         }
         let name = || {

@@ -165,14 +165,17 @@ impl Measurements {
             registry.register(name, help, gauge.clone());
         }
         registry.register("recovery_seconds", "Duration of the recovery at the start", self.recovery_seconds.clone());
-        registry.register("group_backlog_records", "Records that a group has not committed yet", self.backlogs.behind.clone());
+        let help = "Records that a group has not done with, of partitions that it has an offset of";
+        registry.register("group_backlog_records", help, self.backlogs.behind.clone());
+        let help = "Records of partitions that members of a group read and of which it has no offset: it reads all of them if it begins with the first";
+        registry.register("group_without_offset_records", help, self.backlogs.unknown.clone());
         let help = "How long a transaction is open that readers of committed records wait for";
         registry.register("transaction_open_seconds", help, self.transactions.clone());
         registry.register("share_records", "Records of share groups by what happened to them", self.shared.clone());
         let help = "Dead messages that stay where they are because no segment has room for them with what their death adds: one each hour and message";
         registry.register("dead_letters_too_large", help, self.too_large_letters.clone());
         registry.register("share_in_flight_records", "Records that members of a share group have", self.backlogs.in_flight.clone());
-        let help = "Groups and topics that are not named at mainstem_group_backlog_records and mainstem_share_in_flight_records, because others have more";
+        let help = "Groups and topics that are not named at mainstem_group_backlog_records and the like, because others have more";
         registry.register("metrics_omitted_series", help, self.backlogs.omitted.clone());
         let help = "How often something was refused, or a consumer told to wait, because its part of the memory was used up";
         registry.register("memory_refused", help, self.refused.clone());

@@ -1,13 +1,12 @@
 //! Groups of all kinds: who is in them, how far they are, and what they have of their own.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use broker::{AclOperation, AclResource, Broker, Denial, GroupChange, GroupValue, Permission, Principal, Setting, SharedSubscription};
-use delivery::{GroupError, GroupLine, Owned, Target};
-use hashbrown::{HashMap, HashSet};
+use broker::{AclOperation, AclResource, Broker, Denial, GroupChange, GroupLag, GroupProgress, GroupValue, Permission, Principal, Setting};
+use delivery::{GroupError, GroupLine, Owned, Target, assigned_partitions};
+use hashbrown::HashMap;
 use serde_json::{Value, json};
-use types::{PartitionIndex, TopicId};
+use types::TopicId;
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
@@ -123,30 +122,13 @@ fn target(broker: &Broker, target: &Target) -> BTreeMap<String, Vec<u32>> {
     named(broker, target.iter().map(|(id, partitions)| (*id, partitions.iter().copied().collect())))
 }
 
-/// The assignment of a member of the classic protocol, as its leader has written it. Source: Kafka's `ConsumerProtocolAssignment`:
-/// i16 version, i32 count of topics: i16 length and name, i32 count of i32 partitions. What is none is nothing.
+/// The assignment of a member of the classic protocol, as its leader has written it.
 fn classic_assignment(bytes: &[u8]) -> BTreeMap<String, Vec<u32>> {
-    fn take<'b, const N: usize>(bytes: &mut &'b [u8]) -> Option<[u8; N]> {
-        let (head, rest): (&'b [u8; N], _) = bytes.split_first_chunk()?;
-        *bytes = rest;
-        Some(*head)
+    let mut found = BTreeMap::<String, Vec<u32>>::new();
+    for (topic, partitions) in assigned_partitions(bytes) {
+        found.entry(topic).or_default().extend(partitions);
     }
-    fn read(mut bytes: &[u8]) -> Option<BTreeMap<String, Vec<u32>>> {
-        let mut found = BTreeMap::new();
-        take::<2>(&mut bytes)?;
-        for _ in 0..i32::from_be_bytes(take(&mut bytes)?) {
-            let length = usize::try_from(i16::from_be_bytes(take(&mut bytes)?)).ok()?;
-            let (name, rest) = bytes.split_at_checked(length)?;
-            bytes = rest;
-            let mut partitions = Vec::new();
-            for _ in 0..i32::from_be_bytes(take(&mut bytes)?) {
-                partitions.push(u32::from_be_bytes(take(&mut bytes)?));
-            }
-            found.insert(String::from_utf8(name.to_vec()).ok()?, partitions);
-        }
-        Some(found)
-    }
-    read(bytes).unwrap_or_default()
+    found
 }
 
 fn look(broker: &Broker, name: &str, kind: &str) -> Option<Look> {
@@ -211,64 +193,6 @@ fn look(broker: &Broker, name: &str, kind: &str) -> Option<Look> {
     }
 }
 
-/// How far a group is in a partition.
-struct Place {
-    topic: String,
-    partition: u32,
-    committed: Option<u64>,
-    start: u64,
-    end: u64,
-    lag: Option<u64>,
-    committed_at: Option<u64>,
-    metadata: Option<String>,
-    in_flight: Option<u64>,
-}
-
-/// The topic that a shared subscription reads.
-fn topic_name(broker: &Broker, shared: &SharedSubscription) -> Option<String> {
-    broker.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic))).map(|topic| topic.name.clone())
-}
-
-fn shared_place(broker: &Broker, shared: &Arc<SharedSubscription>) -> Option<Place> {
-    let topic = topic_name(broker, shared)?;
-    let (log, state) = (shared.log(), shared.lock());
-    let end = log.high_watermark().0;
-    Some(Place {
-        topic,
-        partition: shared.name().partition,
-        committed: Some(state.start()),
-        start: log.start().0,
-        end,
-        lag: Some(state.backlog(end)),
-        committed_at: None,
-        metadata: None,
-        in_flight: Some(state.in_flight()),
-    })
-}
-
-fn places(broker: &Broker, name: &str, kind: &str) -> Vec<Place> {
-    if kind == "share" {
-        return broker.subscriptions().of_group(name).iter().filter_map(|shared| shared_place(broker, shared)).collect();
-    }
-    let place = |(topic, partition, committed): (String, u32, delivery::CommittedOffset)| {
-        let log = broker.topic(&topic)?.log(PartitionIndex(partition))?;
-        let (end, offset) = (log.high_watermark().0, u64::try_from(committed.offset).ok());
-        Some(Place {
-            topic,
-            partition,
-            committed: offset,
-            start: log.start().0,
-            end,
-            // What was deleted meanwhile will not be read any more.
-            lag: offset.map(|offset| end.saturating_sub(offset.max(log.start().0))),
-            committed_at: Some(committed.committed_at),
-            metadata: Some(committed.metadata),
-            in_flight: None,
-        })
-    };
-    broker.groups().offsets(name).into_iter().filter_map(place).collect()
-}
-
 /// Who reads which partition; of several the first.
 type Readers<'m> = HashMap<(&'m str, u32), &'m str>;
 
@@ -284,49 +208,36 @@ fn readers(members: &[Member]) -> Readers<'_> {
     found
 }
 
-/// Partitions that a member reads and of which nothing is committed.
-fn unread(broker: &Broker, readers: &Readers<'_>, known: &[Place]) -> Vec<Place> {
-    let place = |(topic, partition): (&str, u32)| {
-        let log = broker.topic(topic)?.log(PartitionIndex(partition))?;
-        let (start, end, topic) = (log.start().0, log.high_watermark().0, topic.to_owned());
-        Some(Place { topic, partition, committed: None, start, end, lag: None, committed_at: None, metadata: None, in_flight: None })
-    };
-    // What was committed last may be no offset.
-    let there: HashSet<(&str, u32)> = known.iter().map(|place| (place.topic.as_str(), place.partition)).collect();
-    readers.keys().filter(|one| !there.contains(*one)).filter_map(|one| place(*one)).collect()
-}
-
-fn summary(call: &Call<'_>, line: &GroupLine, members: usize, places: &[Place], unread: &[Place]) -> Value {
-    let mut topics: Vec<&str> = places.iter().map(|place| place.topic.as_str()).collect();
-    topics.sort_unstable();
-    topics.dedup();
+fn summary(call: &Call<'_>, line: &GroupLine, members: usize, progress: &[GroupProgress]) -> Value {
+    // They are in the order of their topics.
+    let topics = progress.chunk_by(|one, next| one.topic == next.topic).filter(|of_topic| of_topic.iter().any(|one| one.commit.is_some() || one.in_flight.is_some()));
+    let lag = GroupLag::of(progress);
     json!({
         "name": line.group,
         "kind": line.kind,
         "state": line.state,
         "protocol_type": line.protocol_type,
         "members": members,
-        "topics": topics.len(),
-        "lag": places.iter().filter_map(|place| place.lag).sum::<u64>(),
-        "without_offset": json!({"partitions": unread.len(), "records": unread.iter().map(|place| place.end - place.start).sum::<u64>()}),
+        "topics": topics.count(),
+        "lag": lag.records,
+        "without_offset": json!({"partitions": lag.partitions_unknown, "records": lag.records_unknown}),
         "filter": describe_filter(call.broker(), &line.group).filter(|_| call.sees_settings(AclResource::Group, &line.group)),
     })
 }
 
 /// How far a group is, of what who asks may see: a group may be seen by those who may not see all that it reads.
-fn seen(call: &Call<'_>, line: &GroupLine, look: &mut Look) -> Vec<Place> {
-    let mut places = places(call.broker(), &line.group, line.kind);
+fn seen(call: &Call<'_>, line: &GroupLine, look: &mut Look) -> Vec<GroupProgress> {
+    let mut progress = call.broker().group_progress(&line.group);
     let mut sight = Sight::new(call);
-    places.retain(|place| sight.of(&place.topic));
+    progress.retain(|one| sight.of(&one.topic));
     look.members.iter_mut().for_each(|member| member.assignment.retain(|topic, _| sight.of(topic)));
-    places
+    progress
 }
 
 fn described(call: &Call<'_>, line: &GroupLine) -> Option<Value> {
     let mut look = look(call.broker(), &line.group, line.kind)?;
-    let places = seen(call, line, &mut look);
-    let unread = unread(call.broker(), &readers(&look.members), &places);
-    Some(summary(call, line, look.members.len(), &places, &unread))
+    let progress = seen(call, line, &mut look);
+    Some(summary(call, line, look.members.len(), &progress))
 }
 
 /// Groups that who asks may see.
@@ -381,32 +292,29 @@ fn show(call: &Call<'_>) -> Outcome {
     let line = line_of(call)?;
     let gone = || Answer::not_found(format!("there is no group {:?}", line.group));
     let mut look = look(call.broker(), &line.group, line.kind).ok_or_else(gone)?;
-    let mut places = seen(call, &line, &mut look);
+    let progress = seen(call, &line, &mut look);
     let readers = readers(&look.members);
-    let unread = unread(call.broker(), &readers, &places);
-    let mut found = summary(call, &line, look.members.len(), &places, &unread);
-    places.extend(unread);
-    places.sort_by(|one, other| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)));
-    let offset = |place: &Place| {
+    let mut found = summary(call, &line, look.members.len(), &progress);
+    let offset = |one: &GroupProgress| {
         json!({
-            "topic": place.topic,
-            "partition": place.partition,
-            "committed": place.committed,
-            "start": place.start,
-            "high_watermark": place.end,
-            "lag": place.lag,
-            "committed_at": place.committed_at,
-            "metadata": place.metadata,
+            "topic": one.topic,
+            "partition": one.partition,
+            "committed": one.committed,
+            "start": one.start.0,
+            "high_watermark": one.end.0,
+            "lag": one.lag(),
+            "committed_at": one.commit.as_ref().map(|commit| commit.committed_at),
+            "metadata": one.commit.as_ref().map(|commit| &commit.metadata),
             // Of a share group several read a partition.
-            "member": readers.get(&(place.topic.as_str(), place.partition)).filter(|_| line.kind != "share"),
-            "in_flight": place.in_flight,
+            "member": readers.get(&(one.topic.as_str(), one.partition)).filter(|_| line.kind != "share"),
+            "in_flight": one.in_flight,
         })
     };
     found["epoch"] = look.epoch.into();
     found["assignment_epoch"] = look.assignment_epoch.into();
     found["assignor"] = look.assignor.clone().into();
     found["member_list"] = look.members.iter().map(member_json).collect();
-    found["offsets"] = places.iter().map(offset).collect();
+    found["offsets"] = progress.iter().map(offset).collect();
     Ok(Answer::of(found))
 }
 
@@ -536,20 +444,4 @@ pub(crate) fn change_settings(
         broker.set_group_configs(vec![change], setter.as_ref()).pop().unwrap_or(Ok(())).map(|()| overrides)
     })?;
     changed.map_err(refused)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn assignments_of_the_classic_protocol_are_read_and_nonsense_is_nothing() {
-        let mut bytes = vec![0, 1, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3];
-        assert_eq!(classic_assignment(&bytes), BTreeMap::from([("t".to_owned(), vec![0, 3])]));
-        for end in 0..bytes.len() {
-            assert!(classic_assignment(&bytes[..end]).is_empty(), "{end} bytes");
-        }
-        bytes[2] = 0x7f;
-        assert!(classic_assignment(&bytes).is_empty());
-    }
 }

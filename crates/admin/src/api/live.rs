@@ -12,13 +12,12 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::header;
-use broker::{Broker, Topic};
+use broker::{Broker, GroupLag, Topic};
 use bytes::Bytes;
 use futures_util::stream;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use types::{PartitionIndex, TopicId};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
@@ -167,8 +166,8 @@ struct Extent {
     bytes: u64,
 }
 
-/// Records that a group has not done yet, by topic.
-type Lags = HashMap<String, u64>;
+/// How far a group is, by topic.
+type Lags = HashMap<String, GroupLag>;
 
 /// A topic, and the last look at it.
 type Watched = (Arc<Topic>, Option<(Instant, Extent)>);
@@ -222,11 +221,12 @@ impl Stream {
         }
         if !self.groups.is_empty() {
             // Of topics that he may not see he is told nothing, in sums neither.
-            let lag_of = |group: &String| -> u64 {
+            let one = |group: &String| {
                 let lags = self.live.lags.of(group, || Arc::new(lags(&self.management.broker, group))).1;
-                lags.iter().filter(|(topic, _)| self.who.sees_topic(topic)).map(|(_, lag)| lag).sum()
+                let seen = lags.iter().filter(|(topic, _)| self.who.sees_topic(topic)).map(|(_, lag)| lag);
+                let (lag, without_offset) = seen.fold((0, 0), |sum, one| (sum.0 + one.records, sum.1 + one.records_unknown));
+                (group.clone(), json!({"lag": lag, "without_offset": without_offset}))
             };
-            let one = |group: &String| (group.clone(), json!({"lag": lag_of(group)}));
             let all: Map<String, Value> = self.groups.iter().map(one).collect();
             put("groups", &json!({"at": now, "groups": all}));
         }
@@ -250,22 +250,8 @@ fn growth((before_at, before): (Instant, Extent), (at, now): (Instant, Extent)) 
 }
 
 fn lags(broker: &Broker, group: &str) -> Lags {
-    let mut lags = Lags::new();
-    for (topic, partition, committed) in broker.groups().offsets(group) {
-        let log = broker.topic(&topic).and_then(|known| known.log(PartitionIndex(partition)));
-        // What was deleted meanwhile will not be read any more.
-        let from = |log: &broker::Log| Some(u64::try_from(committed.offset).ok()?.max(log.start().0));
-        if let Some((log, from)) = log.and_then(|log| from(&log).map(|from| (log, from))) {
-            *lags.entry(topic).or_default() += log.high_watermark().0.saturating_sub(from);
-        }
-    }
-    for shared in broker.subscriptions().of_group(group) {
-        let topic = broker.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic)));
-        if let Some(topic) = topic {
-            *lags.entry_ref(topic.name.as_str()).or_default() += shared.lock().backlog(shared.log().high_watermark().0);
-        }
-    }
-    lags
+    let progress = broker.group_progress(group);
+    progress.chunk_by(|one, next| one.topic == next.topic).filter_map(|of_topic| Some((of_topic.first()?.topic.clone(), GroupLag::of(of_topic)))).collect()
 }
 
 /// All values of a parameter, each once.

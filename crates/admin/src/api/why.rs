@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use broker::{Broker, LISTED_FROM, Why, WhyConnection, WhyReason, WhySubject};
+use broker::{Broker, Why, WhyConnection, WhyReason, WhySubject};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome};
@@ -14,7 +14,7 @@ use super::schema::{Kind, Schema};
 
 const REASON: Schema = Schema::new("Reason", &[
     ("cause", Kind::Text, "A word for it: quota, topic-quota, laggard-rule, disk, memory, slow-reader, client and others of docs/quotas.md."),
-    ("share", Kind::Number, "Of the time, over all connections, 0 to 1."),
+    ("share", Kind::Number, "Of the time, over the connections that wait for it, 0 to 1."),
     ("worst", Kind::Number, "Of the time, of the connection that waits most for it, 0 to 1."),
     ("connections", Kind::Int, "How many wait for it."),
     ("text", Kind::Text, "The same in a sentence, with figures."),
@@ -27,7 +27,7 @@ const CONNECTION: Schema = Schema::new("WaitingConnection", &[
     ("client_id", Kind::Text, "As the client calls itself."),
     ("topics", Kind::List(&Kind::Text), "What it uses."),
     ("groups", Kind::List(&Kind::Text), "What it is a member of."),
-    ("shares", Kind::Object, "Of the time, by cause, 0 to 1."),
+    ("shares", Kind::Object, "Of the time, by the cause of the reason that it belongs to, 0 to 1."),
 ]);
 
 const WHY: Schema = Schema::new("Why", &[
@@ -144,9 +144,7 @@ fn reason(one: &WhyReason) -> Value {
 
 fn connection(broker: &Broker, one: &WhyConnection) -> Value {
     let topics = one.about.topics.iter().filter_map(|id| broker.topic_by_id(*id)).map(|topic| topic.name.clone());
-    let full = Some(("unacknowledged", one.full)).filter(|(_, share)| *share >= LISTED_FROM);
-    let shares = one.shares.iter().map(|(cause, share)| (cause.name(), *share)).chain(full);
-    let shares: Map<String, Value> = shares.map(|(cause, share)| (cause.to_owned(), json!(rounded(share)))).collect();
+    let shares: Map<String, Value> = one.shares.iter().map(|(cause, share)| ((*cause).to_owned(), json!(rounded(*share)))).collect();
     json!({
         "peer": one.peer.to_string(),
         "protocol": one.protocol,

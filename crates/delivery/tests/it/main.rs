@@ -11,6 +11,7 @@ mod membership;
 mod offsets;
 mod queue;
 mod queue_model;
+mod reads;
 mod room;
 mod share_groups;
 mod sight;

@@ -332,6 +332,17 @@ fn internal_topics_come_first_and_then_tasks() {
 }
 
 #[test]
+fn what_running_tasks_read_is_known() {
+    let mut works = Works::new();
+    works.shelf.set("t", 3);
+    works.enter("a", "one");
+    works.settle();
+    let all = BTreeSet::from([0, 1, 2]);
+    let read = BTreeMap::from([("again".to_owned(), all.clone()), ("t".to_owned(), all)]);
+    assert_eq!(works.groups.read_partitions(GROUP), Some(read), "of both subtopologies, and no changelog");
+}
+
+#[test]
 fn a_task_goes_over_when_it_has_been_given_up() {
     let mut works = Works::new();
     works.shelf.set("t", 2);

@@ -18,8 +18,13 @@ fn root() -> PathBuf {
 type Row = (String, String, String);
 
 /// Metrics that are not there before something has happened which takes a client of its own: part of the name, and the rest of the row.
-const LATER: [(&str, &str, &str); 7] = [
+const LATER: [(&str, &str, &str); 8] = [
     ("transaction_open_seconds", "gauge", "How long a transaction is open that readers of committed records wait for."),
+    (
+        "group_without_offset_records",
+        "gauge",
+        "Records of partitions that members of a group read and of which it has no offset: it reads all of them if it begins with the first.",
+    ),
     ("share_in_flight_records", "gauge", "Records that members of a share group have."),
     ("vhost_limit", "gauge", "Limits of virtual hosts that have some, a thousand at most."),
     ("vhost_limit_used", "gauge", "How many there are of what mainstem_vhost_limit bounds."),

@@ -226,6 +226,6 @@ fn those_who_watch_large_groups_are_told_and_the_node_answers_others() {
     }
     for socket in watching {
         let first = BufReader::new(socket).lines().map(|line| line.expect("text")).find(|line| line.contains("\"lag\""));
-        assert!(first.is_some_and(|line| line.contains("{\"g\":{\"lag\":0}}")));
+        assert!(first.is_some_and(|line| line.contains("{\"g\":{\"lag\":0,\"without_offset\":0}}")));
     }
 }
