@@ -36,6 +36,7 @@ mod read_ahead;
 mod security;
 mod settings;
 mod share_rules;
+mod sizes;
 mod subscriptions;
 mod topic;
 mod topic_deletion;

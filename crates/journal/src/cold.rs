@@ -582,6 +582,21 @@ impl Journal {
         Ok(bytes)
     }
 
+    /// Bytes of the oldest batches that a log has, and how many records they are: of those whose segments have no index on the disk yet or are still in memory, and of
+    /// about so many. Nothing is read.
+    pub fn sample(&self, log: &Log, batches: usize) -> (u64, u64) {
+        let (mut bytes, mut records, mut left) = (0, 0, batches);
+        self.recent().visit_from(&log.inner().runs, log.start(), |recent| {
+            if !recent.run.is_gap() {
+                bytes += u64::from(recent.run.bytes);
+                records += recent.run.next.since(recent.run.base);
+                left = left.saturating_sub(1);
+            }
+            left > 0
+        });
+        (bytes, records)
+    }
+
     fn row(&self, sequence: u64, log: &Log) -> Result<Option<(Arc<Segment>, crate::index::LogRow)>, ReadError> {
         let Some(segment) = self.segments().get(sequence) else { return Ok(None) };
         let Some(index) = segment.index.get() else { return Ok(None) };

@@ -13,7 +13,6 @@ use super::rights::denied;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 use crate::control::await_counts;
-use crate::management::queues::bytes_of;
 use crate::management::rates::Subject;
 use crate::management::values;
 
@@ -37,7 +36,7 @@ const QUEUE: Schema = Schema::new("Queue", &[
     ("unacknowledged", Kind::Int, "Messages that consumers have."),
     ("dying", Kind::Int, "Dead messages that are not yet among the dead letters; a purge takes those that cannot be sent."),
     ("consumers", Kind::Int, "How many there are."),
-    ("bytes", Kind::Int, "Of its messages, by the mean size of what its log has."),
+    ("bytes", Kind::Int, "Of its messages, with what is stored beside them, by the mean size of batches that it has."),
     ("topic", Kind::Text, "Its topic, for Kafka clients."),
     ("rates", Kind::One(&RATES), "How fast messages come and go."),
 ]);
@@ -130,7 +129,7 @@ fn described(call: &Call<'_>, queue: &Arc<Queue>) -> Value {
         "unacknowledged": held.unacknowledged,
         "dying": held.dying,
         "consumers": held.consumers,
-        "bytes": bytes_of(queue, messages + held.dying),
+        "bytes": call.broker().bytes_of_messages(queue, messages + held.dying),
         "topic": queue.topic().name,
         // In the order of `rates::of_queue`.
         "rates": {"in": growth[0], "out": growth[8], "acknowledged": growth[7]},

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use broker::{AclOperation, AclResource, AlterError, Broker, CreateError, CreateTopic, Denial, Log, PartitionsError, Permission, Principal, Source, Topic};
+use broker::{AclOperation, AclResource, AlterError, Broker, CreateError, CreateTopic, Denial, Log, PartitionsError, Permission, Principal, Source, Topic, kind_name};
 use serde_json::{Value, json};
 use types::{LogId, Offset, PartitionIndex};
 
@@ -20,6 +20,7 @@ const RATES: Schema = Schema::new("TopicRates", &[("in_records", Kind::Number, "
 const OF_QUEUE: Schema = Schema::new("QueueName", &[
     ("vhost", Kind::Text, "Its virtual host."),
     ("name", Kind::Text, "Its name."),
+    ("type", Kind::Text, "classic, quorum or stream."),
 ]);
 
 const TOPIC: Schema = Schema::new("Topic", &[
@@ -109,6 +110,11 @@ fn span(log: &Log) -> u64 {
     log.high_watermark().0.saturating_sub(log.start().0)
 }
 
+/// Bytes of its batches: none where there are no records, though those that were deleted count until their segment is looked at.
+fn bytes_of(log: &Log) -> u64 {
+    if span(log) == 0 { 0 } else { log.live_bytes() }
+}
+
 /// Is it one that no list shows unless it is asked for: of the broker's or an application's own, or a queue?
 pub(crate) fn is_internal(broker: &Broker, topic: &Arc<Topic>) -> bool {
     topic.name.starts_with("__") || broker.queue_on(topic).is_some_and(|queue| !queue.is_attached())
@@ -124,8 +130,8 @@ fn described(call: &Call<'_>, topic: &Arc<Topic>) -> Value {
         "id": topic.id.0.to_string(),
         "partitions": logs.len(),
         "records": logs.iter().map(|log| span(log)).sum::<u64>(),
-        "bytes": logs.iter().map(|log| log.live_bytes()).sum::<u64>(),
-        "queue": queue.as_ref().map(|queue| json!({"vhost": queue.vhost(), "name": queue.name().to_string()})),
+        "bytes": logs.iter().map(|log| bytes_of(log)).sum::<u64>(),
+        "queue": queue.as_ref().map(|queue| json!({"vhost": queue.vhost(), "name": queue.name().to_string(), "type": kind_name(queue.understood().kind)})),
         "internal": is_internal(call.broker(), topic),
         "durability": config.durability.to_string(),
         "cleanup_policy": policy,
@@ -141,7 +147,7 @@ fn partition(call: &Call<'_>, index: usize, log: &Log) -> Value {
         "high_watermark": log.high_watermark().0,
         "last_stable": log.last_stable().0,
         "records": span(log),
-        "bytes": log.live_bytes(),
+        "bytes": bytes_of(log),
         "leader_epoch": log.leader_epoch(),
         "archived_until": log.archived_until().0,
         "journal": call.broker().journal_number(log.id()),

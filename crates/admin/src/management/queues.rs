@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{Broker, Lag, Policy, Queue, QueueDeclaration, QueueError, Via, kind_name};
+use broker::{Broker, Policy, Queue, QueueDeclaration, QueueError, Via, kind_name};
 use delivery::QueueKind;
 use routing::Name;
 use serde_json::{Map, Value, json};
@@ -89,11 +89,6 @@ fn put_policy(queue: &Queue, found: &mut Map<String, Value>) {
     }
 }
 
-/// Bytes of so many messages of a queue, about: by the mean size of all that its log has yet, which may be acknowledged.
-pub(crate) fn bytes_of(queue: &Queue, messages: u64) -> u64 {
-    Lag::in_log(queue.log(), messages).bytes
-}
-
 fn put_counts(call: &Call<'_>, queue: &Arc<Queue>, found: &mut Map<String, Value>) {
     let held = call.broker().counts(queue);
     let counts = rates::of_queue(&call.broker().tally(queue), held.ready, held.unacknowledged);
@@ -103,7 +98,7 @@ fn put_counts(call: &Call<'_>, queue: &Arc<Queue>, found: &mut Map<String, Value
         found.insert("message_stats".to_owned(), stats);
     }
     let messages = held.ready + held.unacknowledged;
-    let bytes = bytes_of(queue, messages + held.dying);
+    let bytes = call.broker().bytes_of_messages(queue, messages + held.dying);
     let ready_bytes = (u128::from(bytes) * u128::from(held.ready) / u128::from(messages.max(1))) as u64;
     let persistent = |value: u64| if queue.is_durable() { value } else { 0 };
     let capacity = if held.consumers > 0 && held.ready == 0 { 1 } else { 0 };

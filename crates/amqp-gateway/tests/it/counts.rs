@@ -396,3 +396,23 @@ fn a_full_queue_takes_messages_again_when_its_topic_was_emptied() {
     }
     node.stop();
 }
+
+/// What was acknowledged stays on the disk until its segment is looked at: a queue's size is that of what it has.
+#[test]
+fn a_queue_is_as_large_as_what_is_left_in_it() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "q");
+    for _ in 0..30 {
+        node.publish(client, "", "q", &[0; 100_000]);
+        assert_eq!(node.get(client, "q", true).body.len(), 100_000);
+    }
+    let (queue, _) = node.subscription("q");
+    node.wait_until("it is trimmed", |_| queue.log().start().0 == 30);
+    assert_eq!(node.broker.bytes_of_messages(&queue, 0), 0);
+    node.publish(client, "", "q", b"x");
+    node.wait_until("it has come", |node| node.broker.counts(&queue).ready == 1);
+    let bytes = node.broker.bytes_of_messages(&queue, 1);
+    assert!((1..1000).contains(&bytes), "a message of a byte is {bytes} bytes");
+    node.stop();
+}

@@ -37,6 +37,6 @@ impl Broker {
         let (topic, logs) = (queue.topic(), queue.topic().logs());
         let of = |number| self.subscriptions().get(group, topic.id, number);
         let parts = (0..).zip(logs.iter()).filter_map(|(number, log)| Some((log, of(number)?)));
-        parts.fold(Lag::default(), |sum, (log, shared)| sum.plus(Lag::in_log(log, shared.lock().backlog(log.high_watermark().0))))
+        parts.fold(Lag::default(), |sum, (log, shared)| sum.plus(self.lag_in(log, shared.lag())))
     }
 }

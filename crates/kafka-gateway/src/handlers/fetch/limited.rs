@@ -131,6 +131,6 @@ fn lag(wanted: &[Wanted]) -> Lag {
 
 /// What all subscriptions of a share group have not done yet.
 fn lag_of_share_group(broker: &Broker, group: &str) -> Lag {
-    let one = |shared: Arc<SharedSubscription>| Lag::in_log(shared.log(), shared.lock().backlog(shared.log().high_watermark().0));
+    let one = |shared: Arc<SharedSubscription>| broker.lag_in(shared.log(), shared.lag());
     broker.subscriptions().of_group(group).into_iter().map(one).fold(Lag::default(), Lag::plus)
 }
