@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::append::{Append, AppendError, AppendItem, AppendResults};
-use broker::{Admission, Broker, Log, Queue, ReplyTo, Vhosts, Waits};
+use broker::{Admission, Broker, Log, OnTheWay, Queue, ReplyTo, Vhosts, Waits};
 use hashbrown::HashSet;
 use record::{BatchHeader, BatchWriter};
 use routing::QueueId;
@@ -92,6 +92,8 @@ struct Sent {
     bounded: Option<QueueId>,
     count: u64,
     failed: bool,
+    /// Its queues count it meanwhile.
+    _on_the_way: SmallVec<[OnTheWay; 1]>,
 }
 
 /// A turn whose outcome is open.
@@ -295,7 +297,8 @@ impl Publisher {
             let bytes = batch.writer.finish();
             turn.bytes += bytes.len();
             let bounded = batch.ids.first().copied().filter(|id| batch.ids.len() == 1 && self.bounded.contains_key(id));
-            turn.batches.push(Sent { wanted: batch.wanted, bounded, count, failed: false });
+            let on_the_way = batch.targets.iter().map(|queue| queue.begin_batch()).collect();
+            turn.batches.push(Sent { wanted: batch.wanted, bounded, count, failed: false, _on_the_way: on_the_way });
             let header = BatchHeader::parse(&bytes).expect("a batch that was just written");
             for queue in batch.targets {
                 if limits_topics {

@@ -69,8 +69,8 @@ pub use filter::Filter;
 pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedFilter, UnpackRoom};
 pub use group_config::{DEAD_LETTER_TOPIC, GROUP, GroupChange, GroupConfig, GroupValue, ShareStart};
 pub use group_offsets::{CommitRefused, OffsetsRefused};
-pub use group_reset::{GoOn, ResetError};
 pub use group_progress::{GroupLag, GroupProgress};
+pub use group_reset::{GoOn, ResetError};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
 pub use jobs::{AfterWrite, NOBODY, Pending, Stage, Staged, Work};
 pub use journal::{
@@ -90,7 +90,7 @@ pub use queues::{
     QueueError, QueueFull, QueueTally, Settlement, Sharing, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostDeleted, VhostMetadata, Vhosts,
     VhostSeat,
 };
-pub use queues::{Gathered, Gathering, OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
+pub use queues::{Gathered, Gathering, OnTheWay, OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub use quotas::{
     Account, AlterQuotaError, ANONYMOUS_NAME, ClientQuotas, InvalidQuota, Lag, Laggard, Laggards, Limit, QuotaChange, QuotaEntity,
     QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaSubject, QuotaUse, QuotaValues, Quotas, Throttle, Throttled,

@@ -30,25 +30,24 @@ const DELAY_MIN: Duration = Duration::from_millis(1);
 /// What was being written of a queue when somebody asked it for a message.
 pub(crate) struct UnderWay {
     since: Instant,
-    /// Where the logs of the queue end with it.
-    ends: SmallVec<[Offset; 1]>,
+    /// Of each partition: how many batches had been handed to its journal, and where its log ended.
+    parts: SmallVec<[(u32, Offset); 1]>,
 }
 
 impl UnderWay {
     /// `None`: nothing.
     fn of(broker: &Broker, queue: &Arc<Queue>, now: Instant) -> Option<Self> {
-        let is_over = |part: &Arc<Queue>| is_over(broker, part, part.log().end());
-        (!queue.parts().all(is_over)).then(|| Self { since: now, ends: queue.parts().map(|part| part.log().end()).collect() })
+        let parts: SmallVec<[(u32, Offset); 1]> = queue.parts().map(|part| (part.batches_begun(), part.log().end())).collect();
+        Some(Self { since: now, parts }).filter(|under_way| !under_way.is_over(broker, queue))
     }
 
     fn is_over(&self, broker: &Broker, queue: &Arc<Queue>) -> bool {
-        queue.parts().zip(&self.ends).all(|(part, end)| is_over(broker, part, *end))
+        queue.parts().zip(&self.parts).all(|(part, (begun, end))| {
+            // What a writer has not placed yet is in no log; what Kafka's producers write is known by the log alone.
+            let is_written = part.batches_are_over(*begun) && *end <= part.log().high_watermark();
+            is_written || broker.journal_of(part.log().id()).has_stopped()
+        })
     }
-}
-
-/// Is all of a partition before `end` written, or will it not be, because its journal has stopped?
-fn is_over(broker: &Broker, part: &Queue, end: Offset) -> bool {
-    end <= part.log().high_watermark() || broker.journal_of(part.log().id()).has_stopped()
 }
 
 /// Asks the partitions of a queue in turn, from another one on each time; most queues have one.

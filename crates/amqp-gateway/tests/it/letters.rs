@@ -431,6 +431,33 @@ fn a_get_waits_for_what_is_being_written() {
     }
 }
 
+/// The journal's thread is busy with something else, and has not even placed it in the queue's log.
+#[test]
+fn a_get_waits_for_what_has_no_place_yet() {
+    let (mut node, waits) = slow();
+    let (publisher, getter) = (node.open(), node.open());
+    node.declare(publisher, "q");
+    node.declare(publisher, "other");
+    waits.store(true, Ordering::SeqCst);
+    node.publish(publisher, "", "other", b"x");
+    node.wait_until("it is on its way", |node| node.subscription("other").0.log().end().0 == 1);
+    node.publish(publisher, "", "q", b"x");
+    assert_eq!(node.subscription("q").0.log().end().0, 0, "nobody has looked at it");
+    node.send(getter, 1, &basic::Get { queue: short("q"), no_ack: true });
+    assert!(!node.session(getter).wants_read(), "it waits");
+    waits.store(false, Ordering::SeqCst);
+    assert_eq!(node.next(getter).body, b"x");
+    // Nobody waits for who has gone.
+    waits.store(true, Ordering::SeqCst);
+    node.publish(publisher, "", "other", b"x");
+    node.wait_until("it is on its way", |node| node.subscription("other").0.log().end().0 == 2);
+    node.publish(publisher, "", "q", b"x");
+    node.close(publisher);
+    assert!(node.get(getter, "q", true).method.contains("GetEmpty"));
+    waits.store(false, Ordering::SeqCst);
+    node.stop();
+}
+
 #[test]
 fn a_get_does_not_wait_for_what_a_stopped_journal_will_not_write() {
     let (mut node, _, fails) = slow_or_broken();

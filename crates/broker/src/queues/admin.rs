@@ -526,6 +526,7 @@ impl Broker {
                 burials: Mutex::default(),
                 stream: stream.clone(),
                 others,
+                on_the_way: Default::default(),
                 dropped: AtomicBool::new(false),
                 dirty: AtomicBool::new(false),
             })

@@ -11,6 +11,7 @@ use types::ConnectionId;
 use super::burials::Burials;
 use super::consumers::Delivery;
 use super::dispatch::Dispatch;
+use super::on_the_way::Batches;
 use super::policies::{InForce, Matched, Understood};
 use super::stream::Stream;
 use crate::subscriptions::SharedSubscription;
@@ -43,6 +44,7 @@ pub struct Queue {
     pub(super) stream: Option<Arc<Stream>>,
     /// Of the partitions behind the first, if it is attached to a topic of several.
     pub(super) others: Box<[Arc<Self>]>,
+    pub(super) on_the_way: Batches,
     pub(super) dropped: AtomicBool,
     /// The thread `queues` is to write what changed.
     pub(super) dirty: AtomicBool,
@@ -177,9 +179,10 @@ mod tests {
     #[test]
     fn a_queue_that_nobody_uses_is_small() {
         // How far the log was searched for offsets without messages takes 8 bytes of the first, 16 of the subscription, and what the log knows of
-        // such offsets 32 of that. Another 16 of the log name who knows which of its records nobody needs any more, and 16 of the first what it has admitted.
+        // such offsets 32 of that. Another 16 of the log name who knows which of its records nobody needs any more, and 16 of the first what it has admitted;
+        // 8 what is on its way into it, which a get has to know of each.
         let most = [
-            ("Queue", size_of::<Queue>(), 304),
+            ("Queue", size_of::<Queue>(), 312),
             ("Dispatch, which is part of it", size_of::<Dispatch>(), 136),
             ("the machine in that", size_of::<delivery::Queue>(), 56),
             ("SharedSubscription", size_of::<SharedSubscription>(), 208),

@@ -275,6 +275,7 @@ impl Broker {
             attached: false,
             shared,
             others: Box::default(),
+            on_the_way: Default::default(),
             dropped: false.into(),
             dirty: false.into(),
         });
