@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::extract::ConnectInfo;
@@ -37,6 +37,11 @@ use crate::origin::Peers;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// After an error of the system nothing is accepted for so long.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long, and how many bytes, a peer that has been told the last may go on sending; of these, read at once.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 64 << 20;
+const DISCARDED_BYTES: usize = 8 << 10;
 
 /// What connections may take.
 #[derive(Clone, Copy, Debug)]
@@ -198,7 +203,7 @@ async fn serve_one(stream: TcpStream, router: Router, place: Place) {
             answering.await.map(|response| response.map(|body| Answer { body, _in_progress: in_progress }))
         }
     });
-    let stream = Watched { stream, stall_time: bounds.stall_time, stalled: Box::pin(sleep(bounds.stall_time)), waits: false };
+    let stream = Watched { stream, stall_time: bounds.stall_time, stalled: Box::pin(sleep(bounds.stall_time)), waits: false, left: None };
     tokio::select! {
         // A peer that breaks off, or keeps to no rule, is nothing that anybody has to look after.
         _ = http.serve_connection(TokioIo::new(stream), service) => {}
@@ -206,13 +211,16 @@ async fn serve_one(stream: TcpStream, router: Router, place: Place) {
     }
 }
 
-/// A socket whose peer has to read what is sent to it.
+/// A socket whose peer has to read what is sent to it. At its end it is read for a while without looking at what comes: a socket that is closed with bytes
+/// unread, those of a body that was refused for instance, is reset, and the peer may lose the answer.
 struct Watched {
     stream: TcpStream,
     stall_time: Duration,
-    /// Runs while something waits to be sent.
+    /// Runs while something waits to be sent, and from the end on.
     stalled: Pin<Box<Sleep>>,
     waits: bool,
+    /// Bytes that may still come, once nothing more is sent.
+    left: Option<usize>,
 }
 
 impl Watched {
@@ -256,7 +264,30 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let mut left = match self.left {
+            Some(left) => left,
+            None => {
+                ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+                let until = Instant::now() + LINGER_MAX;
+                self.stalled.as_mut().reset(until);
+                LINGER_BYTES
+            }
+        };
+        loop {
+            self.left = Some(left);
+            let mut scratch = [0; DISCARDED_BYTES];
+            let mut buffer = ReadBuf::new(&mut scratch);
+            let late = self.stalled.as_mut().poll(context).is_ready();
+            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+                _ if late => return Poll::Ready(Ok(())),
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(())) => match left.checked_sub(buffer.filled().len()) {
+                    Some(rest) if rest < left => left = rest,
+                    _ => return Poll::Ready(Ok(())),
+                },
+            }
+        }
     }
 }
 

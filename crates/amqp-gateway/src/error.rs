@@ -38,6 +38,8 @@ pub enum CloseReason {
         name: String,
         /// Why.
         reason: broker::Refused,
+        /// The client was told so: it says that it understands that. To others the end of the connection says it.
+        told: bool,
     },
     /// Frames during the handshake that make no sense.
     #[error("handshake failed: {0}")]

@@ -74,6 +74,7 @@ impl End {
     pub fn hang_up(&self) -> HangUp {
         match self {
             Self::Refused(refusal) if refusal.is_for_client_to_end() => HangUp::Client,
+            Self::Refused(refusal) if refusal.awaits_answer() => HangUp::Answered,
             // The answers to what was asked before are to be read, and what is there of a request that is not taken would reset the connection.
             Self::Refused(_) | Self::Late(_) | Self::Drained { told: true } => HangUp::Told,
             Self::Stalled => HangUp::Reset,
@@ -91,6 +92,8 @@ pub enum HangUp {
     Now,
     /// By us; the client is to read what it was sent, while it may still be sending.
     Told,
+    /// As `Told`, once the client has answered, in time.
+    Answered,
     /// By the client, in time.
     Client,
 }

@@ -48,7 +48,12 @@ impl Refusal {
 
     /// Is the client to close its socket, now that it has read the last that it is told?
     pub fn is_for_client_to_end(&self) -> bool {
-        matches!(self, Self::Amqp(amqp_gateway::CloseReason::Client | amqp_gateway::CloseReason::Login { .. }))
+        matches!(self, Self::Amqp(amqp_gateway::CloseReason::Client))
+    }
+
+    /// Is the client to answer to the last that it is told, before its connection ends?
+    pub fn awaits_answer(&self) -> bool {
+        matches!(self, Self::Amqp(amqp_gateway::CloseReason::Login { told: true, .. }))
     }
 
     /// Is it the ordinary end of a connection?

@@ -301,10 +301,10 @@ impl Shard {
 
     /// Ends the stream of a connection that is served no more.
     async fn hang_up(&self, stream: &Stream, connection: &Connection, how: HangUp) {
-        if how == HangUp::Client {
+        if matches!(how, HangUp::Client | HangUp::Answered) {
             self.unserved.set(self.unserved.get() + 1);
             tokio::select! {
-                () = stream.await_hang_up() => {}
+                () = stream.await_hang_up(how == HangUp::Answered) => {}
                 () = connection.place.displaced(), if connection.place.is_stranger() => {}
             }
             self.unserved.set(self.unserved.get() - 1);
@@ -312,7 +312,7 @@ impl Shard {
         match how {
             HangUp::Reset => stream.abort(),
             HangUp::Now => stream.close(),
-            HangUp::Told | HangUp::Client => stream.linger().await,
+            HangUp::Told | HangUp::Answered | HangUp::Client => stream.linger().await,
         }
     }
 

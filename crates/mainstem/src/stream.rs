@@ -180,8 +180,10 @@ impl Stream {
 
     /// Waits until the peer hangs up, at most for a time; what it still sends is not looked at. A client that has asked for the end of its
     /// connection, and reads the end of the stream right behind the answer, may take that for a failure.
-    pub async fn await_hang_up(&self) {
-        let _ = tokio::time::timeout(HANG_UP_MAX, self.discard()).await;
+    /// `answered`: or until it has said anything more.
+    pub async fn await_hang_up(&self, answered: bool) {
+        let bytes = if answered { 0 } else { LINGER_BYTES };
+        let _ = tokio::time::timeout(HANG_UP_MAX, self.discard(bytes)).await;
     }
 
     /// Sends no more, and reads without looking at it what the peer still sends, until it closes its side or a bound is reached. A socket
@@ -189,7 +191,7 @@ impl Stream {
     pub async fn linger(&self) {
         self.close();
         if socket2::SockRef::from(self.tcp()).shutdown(Shutdown::Write).is_ok() {
-            let _ = tokio::time::timeout(LINGER_MAX, self.discard()).await;
+            let _ = tokio::time::timeout(LINGER_MAX, self.discard(LINGER_BYTES)).await;
         }
     }
 
@@ -207,9 +209,9 @@ impl Stream {
         let _ = socket2::SockRef::from(self.tcp()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Reads and drops what comes until there is no more, or too much.
-    async fn discard(&self) {
-        let (mut scratch, mut room) = (Vec::new(), LINGER_BYTES);
+    /// Reads and drops what comes until there is no more, or more than so much.
+    async fn discard(&self, mut room: usize) {
+        let mut scratch = Vec::new();
         while self.ready(Interest::READABLE).await.is_ok() {
             scratch.clear();
             scratch.reserve(DISCARDED_BYTES);

@@ -176,11 +176,12 @@ pub(super) fn refused(to: &mut Connection, claim: Claim, reason: Refused, outcom
     let Claim { mechanism, name } = claim;
     to.gateway.metrics.refused_logins.inc();
     note_refusal(to, &name, &mechanism, outcome);
-    if to.understands.authentication_failure_close {
+    let told = to.understands.authentication_failure_close;
+    if told {
         let text = format!("Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.");
         to.out.method(0, &Failure::connection(ReplyCode::AccessRefused, text).connection_close());
     }
-    CloseReason::Login { name, reason }
+    CloseReason::Login { name, reason, told }
 }
 
 pub(super) fn note_refusal(to: &Connection, who: &str, what: &str, outcome: &str) {

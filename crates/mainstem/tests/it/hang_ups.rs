@@ -7,6 +7,9 @@ use std::time::Duration;
 use crate::process::{PATIENCE, Process};
 use crate::slow_clients::{amqp, connect};
 
+/// Less than what somebody is waited for who is to hang up.
+const PATIENCE_WITH_WORDS: Duration = Duration::from_secs(4);
+
 fn frame(payload: &[u8]) -> Vec<u8> {
     [&[1, 0, 0][..], &(payload.len() as u32).to_be_bytes()[..], payload, &[0xce]].concat()
 }
@@ -52,19 +55,60 @@ fn a_client_hangs_up_when_its_goodbye_is_agreed_to() {
     assert_eq!(other.read(&mut [0; 64]).expect("the end"), 0, "who does not hang up is hung up on");
 }
 
+/// Who sends a body that is not taken reads why, and is not reset: many clients read the answer only once all of it is sent.
+#[test]
+fn who_sends_a_body_that_is_not_taken_reads_why() {
+    const LARGE: usize = 16 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    for path in ["/v1/users/anna", "/api/users/anna", "/v1/nowhere"] {
+        let mut socket = connect(process.admin);
+        write!(socket, "PUT {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {LARGE}\r\n\r\n").expect("it is taken");
+        for _ in 0..LARGE / (64 << 10) {
+            socket.write_all(&[b' '; 64 << 10]).unwrap_or_else(|error| panic!("{path}: {error} while the body is sent"));
+        }
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer).unwrap_or_else(|error| panic!("{path}: {error} in place of an answer"));
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(["HTTP/1.1 401", "HTTP/1.1 404", "HTTP/1.1 413"].iter().any(|status| answer.starts_with(status)), "{path}: {answer}");
+    }
+}
+
+/// Somebody who says the wrong password, and these fields of himself.
+fn wrong(process: &Process, table: &[u8]) -> TcpStream {
+    let start_ok = [b"\0\x0a\0\x0b", &(table.len() as u32).to_be_bytes()[..], table, b"\x05PLAIN\0\0\0\x0c\0guest\0wrong\x05en_US"].concat();
+    let mut socket = connect(process.address("amqp"));
+    socket.write_all(b"AMQP\0\0\x09\x01").unwrap();
+    assert_eq!(method(&mut socket), [0, 10, 0, 10]);
+    socket.write_all(&frame(&start_ok)).unwrap();
+    socket
+}
+
 #[test]
 fn who_is_not_let_in_reads_why() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0"]);
     let capabilities = b"\x1cauthentication_failure_closet\x01";
     let table = [&b"\x0ccapabilitiesF"[..], &(capabilities.len() as u32).to_be_bytes(), capabilities].concat();
-    let start_ok = [b"\0\x0a\0\x0b", &(table.len() as u32).to_be_bytes()[..], &table, b"\x05PLAIN\0\0\0\x0c\0guest\0wrong\x05en_US"].concat();
-    let mut socket = connect(process.address("amqp"));
-    socket.write_all(b"AMQP\0\0\x09\x01").unwrap();
-    assert_eq!(method(&mut socket), [0, 10, 0, 10]);
-    socket.write_all(&frame(&start_ok)).unwrap();
+    let mut socket = wrong(&process, &table);
     assert_eq!(method(&mut socket), [0, 10, 0, 50]);
     assert!(is_waiting(&mut socket), "for what the client says to it");
     socket.write_all(&frame(&[0, 10, 0, 51])).unwrap();
     goes_on_and_hangs_up(&mut socket);
+    // Once he has answered, he is waited for no longer.
+    let mut socket = wrong(&process, &table);
+    assert_eq!(method(&mut socket), [0, 10, 0, 50]);
+    socket.write_all(&frame(&[0, 10, 0, 51])).unwrap();
+    socket.set_read_timeout(Some(PATIENCE_WITH_WORDS)).unwrap();
+    assert_eq!(socket.read(&mut [0; 64]).expect("the end"), 0);
+}
+
+/// By AMQP 0-9-1 itself the end of the connection is all that says so: nobody waits for who does not know that there is anything to answer.
+#[test]
+fn who_understands_no_reason_is_hung_up_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0"]);
+    let mut socket = wrong(&process, &[]);
+    socket.set_read_timeout(Some(PATIENCE_WITH_WORDS)).unwrap();
+    assert_eq!(socket.read(&mut [0; 64]).expect("the end, and no reset"), 0);
 }
