@@ -197,6 +197,7 @@ pub const BROKER: &[Setting] = &[
     row("mainstem.queue.consumer.timeout.ms", Int(0, MAX), "1800000", Enforced, "A consumer of a quorum queue may keep a message for so many milliseconds, where neither it nor its queue says otherwise."),
     row("mainstem.amqp.held.bytes", Int(0, 1 << 30), "1048576", Enforced, "Publishes of an AMQP connection that are held while a journal has no room for them; beyond it nothing is read."),
     row("mainstem.password.iterations", Int(1000, 10_000_000), "600000", Enforced, "Iterations of PBKDF2 for new passwords: what each guess costs who has stolen the hashes, and each first login the broker (0.2 µs an iteration)."),
+    row("mainstem.password.rabbitmq.hash", Bool, "true", Enforced, "Keep of new passwords a hash that RabbitMQ knows as well (SHA-256), so that definitions let users in there. Who has stolen it tries passwords at no cost."),
     row("mainstem.shutdown.timeout.ms", Int(100, INT), "10000", Enforced, "A node that is told to end takes at most so long; then it ends as it is."),
     row("otel.exporter.otlp.endpoint", Text, "", Enforced, "Metrics go to a collector of OpenTelemetry by OTLP/HTTP: to v1/metrics below this address, http:// or https://. Empty: nowhere."),
     row("otel.exporter.otlp.headers.file", Text, "", Enforced, "File with headers for the collector, such as a key: NAME=VALUE, with commas or lines between. Empty: the environment variable OTEL_EXPORTER_OTLP_HEADERS."),

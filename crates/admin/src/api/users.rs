@@ -174,7 +174,7 @@ fn would_administer(before: Option<&User>, wish: &UserWish) -> bool {
     let logs_in = match &wish.password {
         PasswordWish::Keep => before.is_some_and(logs_in),
         PasswordWish::Remove => false,
-        PasswordWish::Clear(_) | PasswordWish::Hash(_) => true,
+        PasswordWish::Clear(_) | PasswordWish::Hash(_) | PasswordWish::Both(..) => true,
     };
     tagged && logs_in
 }
@@ -215,7 +215,7 @@ fn tried(call: &Call<'_>, before: Option<&User>, wish: &UserWish) -> Value {
     found["has_password"] = match wish.password {
         PasswordWish::Keep => before.is_some_and(|user| user.password().is_some()),
         PasswordWish::Remove => false,
-        PasswordWish::Clear(_) | PasswordWish::Hash(_) => true,
+        PasswordWish::Clear(_) | PasswordWish::Hash(_) | PasswordWish::Both(..) => true,
     }
     .into();
     found

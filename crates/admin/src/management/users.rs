@@ -55,16 +55,23 @@ pub(crate) fn limits_of(value: &Value) -> Result<UserLimits, Refusal> {
     Ok(limits)
 }
 
-/// As RabbitMQ lists it.
+/// Beside a hash that RabbitMQ knows: the one that counts here.
+const OWN_HASH: &str = "mainstem_password_hash";
+
+/// As RabbitMQ lists it, with a hash that it knows if there is one. It passes over fields that it does not know.
 pub(crate) fn described(user: &User) -> Value {
-    let algorithm = user.password().map_or(HashAlgorithm::RabbitSha256, PasswordHash::algorithm);
-    json!({
+    let shown = user.rabbitmq_hash().or_else(|| user.password());
+    let mut found = json!({
         "name": user.name(),
-        "password_hash": user.password().map(PasswordHash::to_base64).unwrap_or_default(),
-        "hashing_algorithm": algorithm.name(),
+        "password_hash": shown.map(PasswordHash::to_base64).unwrap_or_default(),
+        "hashing_algorithm": shown.map_or(HashAlgorithm::RabbitSha256, PasswordHash::algorithm).name(),
         "tags": user.tags(),
         "limits": limits_json(user.limits()),
-    })
+    });
+    if let (Some(_), Some(own)) = (user.rabbitmq_hash(), user.password()) {
+        found[OWN_HASH] = own.to_base64().into();
+    }
+    found
 }
 
 fn all(call: &Call<'_>) -> Outcome {
@@ -119,7 +126,13 @@ pub(crate) fn wish(name: &str, body: &Map<String, Value>) -> Result<UserWish, Re
             "" => PasswordWish::Remove,
             password => PasswordWish::Clear(password.to_owned()),
         },
-        (None, Some(_)) => hashed(text(body, "password_hash")?, text(body, "hashing_algorithm")?)?,
+        (None, Some(_)) => match (hashed(text(body, "password_hash")?, text(body, "hashing_algorithm")?)?, text(body, OWN_HASH)?) {
+            (PasswordWish::Hash(rabbitmq), own) if !own.is_empty() => {
+                let own = PasswordHash::from_base64(HashAlgorithm::Pbkdf2Sha256, own).map_err(|error| hash_refused(&error, own))?;
+                PasswordWish::Both(own, rabbitmq)
+            }
+            (wish, _) => wish,
+        },
         (None, None) => PasswordWish::Remove,
     };
     let limits = body.get("limits").map(limits_of).transpose()?;
@@ -134,19 +147,24 @@ fn hashed(hash: &str, algorithm: &str) -> Result<PasswordWish, Refusal> {
         "" => PasswordHash::of_rabbitmq(hash),
         given => given.parse().and_then(|algorithm| PasswordHash::from_base64(algorithm, hash)),
     };
-    let found = found.map_err(|error| match error {
+    Ok(PasswordWish::Hash(found.map_err(|error| hash_refused(&error, hash))?))
+}
+
+fn hash_refused(error: &InvalidHash, hash: &str) -> Refusal {
+    match error {
         InvalidHash::Encoding => Answer::bad_request(json!(["not_base64", hash])),
         InvalidHash::Algorithm(given) => Answer::bad_request(format!("hashing algorithm {given} is not known")),
         other => Answer::bad_request(other.to_string()),
-    })?;
-    Ok(PasswordWish::Hash(found))
+    }
 }
 
 /// A password that is the same as before stays as it is hashed.
 pub(crate) fn unless_same(password: PasswordWish, there: &User) -> PasswordWish {
     let same = match (&password, there.password()) {
         (PasswordWish::Clear(text), Some(hash)) => hash.verify(text.as_bytes()),
-        (PasswordWish::Hash(wanted), Some(hash)) => wanted == hash,
+        // What was exported here may come back from RabbitMQ.
+        (PasswordWish::Hash(wanted), Some(hash)) => wanted == hash || there.rabbitmq_hash() == Some(wanted),
+        (PasswordWish::Both(wanted, _), Some(hash)) => wanted == hash,
         (PasswordWish::Remove, None) => true,
         _ => false,
     };

@@ -105,19 +105,25 @@ impl Broker {
             PasswordWish::Keep => old.as_ref().map(|user| user.scram().clone()).unwrap_or_default(),
             PasswordWish::Clear(text) => ScramCredentials::of(&self.security.scram.read().clone(), text.as_bytes()),
             // Keys of another password are not to let anybody in.
-            PasswordWish::Remove | PasswordWish::Hash(_) => ScramCredentials::default(),
+            PasswordWish::Remove | PasswordWish::Hash(_) | PasswordWish::Both(..) => ScramCredentials::default(),
+        };
+        let rabbitmq = match &password {
+            PasswordWish::Keep => old.as_ref().and_then(|user| user.rabbitmq_hash()).cloned(),
+            PasswordWish::Clear(text) => self.security.hashes_for_rabbitmq.then(|| PasswordHash::for_rabbitmq(text.as_bytes())),
+            PasswordWish::Both(_, rabbitmq) => Some(rabbitmq.clone()),
+            PasswordWish::Remove | PasswordWish::Hash(_) => None,
         };
         let hash = match password {
             PasswordWish::Keep => old.as_ref().and_then(|user| user.password()).cloned(),
             PasswordWish::Remove => None,
             PasswordWish::Clear(text) if text.is_empty() => return Err(SecurityError::EmptyPassword),
             PasswordWish::Clear(text) => Some(PasswordHash::of(text.as_bytes(), self.security.iterations)),
-            PasswordWish::Hash(hash) => Some(hash),
+            PasswordWish::Hash(hash) | PasswordWish::Both(hash, _) => Some(hash),
         };
         let tags = tags.unwrap_or_else(|| old.as_ref().map(|user| user.tags().to_vec()).unwrap_or_default());
         check_texts("the list of tags", tags.iter().map(String::as_str))?;
         let limits = limits.unwrap_or_else(|| old.as_ref().map(|user| user.limits()).unwrap_or_default());
-        let user = User::new(name.clone(), hash, tags, limits).with_scram(scram);
+        let user = User::new(name.clone(), hash, tags, limits).with_rabbitmq_hash(rabbitmq).with_scram(scram);
         // Who was verified with a password that is still the same need not be again.
         let same = |old: &Arc<User>| old.password() == user.password() && old.scram() == user.scram();
         if let Some(verified) = old.clone().filter(same).and_then(|old| old.verified()) {

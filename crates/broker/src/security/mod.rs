@@ -94,6 +94,8 @@ pub struct Security {
     version: AtomicU64,
     verified: login::Verified,
     iterations: NonZeroU32,
+    /// New passwords get a hash that RabbitMQ knows as well.
+    hashes_for_rabbitmq: bool,
     guest: Arc<User>,
     all: Arc<Permissions>,
     seats: Seats,
@@ -117,6 +119,7 @@ impl Security {
             version: AtomicU64::new(1),
             verified: login::Verified::new(iterations),
             iterations,
+            hashes_for_rabbitmq: settings.bool("mainstem.password.rabbitmq.hash"),
             guest: Arc::new(User::new(GUEST.to_owned(), None, vec!["administrator".to_owned()], UserLimits::default())),
             all: Arc::new(Permissions::all()),
             seats: Seats::default(),

@@ -7,6 +7,9 @@
 //! | `rabbit_password_hashing_sha512` | \[4\] salt, \[64\] SHA-512 of salt and password | RabbitMQ, where it is chosen |
 //! | `rabbit_password_hashing_md5` | \[4\] salt, \[16\] MD5 of salt and password | RabbitMQ before 3.6 |
 //!
+//! RabbitMQ knows the last three. So that definitions which are exported here let the same users in there, one of the second kind is kept beside a hash of ours
+//! (setting `mainstem.password.rabbitmq.hash`); here it lets nobody in.
+//!
 //! Definitions carry the bytes in base64, with the algorithm's name beside them. Comparisons take the same time wherever they differ.
 
 use std::fmt;
@@ -139,6 +142,17 @@ impl PasswordHash {
         pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, &salt, password, &mut key);
         let bytes = [&iterations.get().to_be_bytes()[..], &salt, &key].concat().into();
         Self { algorithm: HashAlgorithm::Pbkdf2Sha256, bytes }
+    }
+
+    /// The same as RabbitMQ has it by default, with a fresh salt: next to nothing to compute, and to try passwords on.
+    ///
+    /// # Panics
+    /// When the system has no random numbers.
+    pub fn for_rabbitmq(password: &[u8]) -> Self {
+        let mut salt = [0; RABBIT_SALT_BYTES];
+        SystemRandom::new().fill(&mut salt).expect("the system has random numbers");
+        let digest = digest::digest(&digest::SHA256, &[&salt, password].concat());
+        Self { algorithm: HashAlgorithm::RabbitSha256, bytes: [&salt, digest.as_ref()].concat().into() }
     }
 
     /// A hash that no password has, and that takes as long to verify as one of ours.

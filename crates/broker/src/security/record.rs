@@ -3,7 +3,8 @@
 //! ```text
 //! key    "n" kind, then by kind
 //!   "u"  name                            value  u8 version (1), u8 algorithm (0: no password), u16 length, hash as in `password.rs`,
-//!                                               limit connections, limit channels, u16 count of tags, each u16 length, text
+//!                                               limit connections, limit channels, u16 count of tags, each u16 length, text;
+//!                                               then nothing, or a hash for RabbitMQ: u8 algorithm, u16 length, hash
 //!   "v"  name                            value  u8 version (1), u16 length, description, u8 0, or 1 and u16 length, default queue
 //!                                               type; u16 count of tags, each u16 length, text
 //!   "d"  name                            value  u8 version (1): the virtual host is being deleted
@@ -169,7 +170,15 @@ pub(super) fn encode_user(user: &User) -> Bytes {
     put_limit(&mut out, user.limits().max_connections);
     put_limit(&mut out, user.limits().max_channels);
     put_all(&mut out, user.tags());
+    if let Some(hash) = user.rabbitmq_hash() {
+        out.put_u8(hash.algorithm().number());
+        put_text(&mut out, hash.as_bytes());
+    }
     out.freeze()
+}
+
+fn hash_of(number: u8, bytes: &[u8]) -> Option<PasswordHash> {
+    PasswordHash::from_bytes(HashAlgorithm::of_number(number)?, bytes).ok()
 }
 
 pub(super) fn encode_scram(credential: &ScramCredential) -> Bytes {
@@ -220,10 +229,15 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Found> {
             let (algorithm, hash) = (value.try_get_u8().ok()?, raw(&mut value)?);
             let password = match algorithm {
                 0 => None,
-                number => Some(PasswordHash::from_bytes(HashAlgorithm::of_number(number)?, hash).ok()?),
+                number => Some(hash_of(number, hash)?),
             };
             let limits = UserLimits { max_connections: limit(&mut value)?, max_channels: limit(&mut value)? };
-            Found::User(User::new(rest(key)?, password, all(&mut value)?, limits))
+            let user = User::new(rest(key)?, password, all(&mut value)?, limits);
+            if value.is_empty() {
+                return Some(Found::User(user));
+            }
+            let (algorithm, hash) = (value.try_get_u8().ok()?, raw(&mut value)?);
+            Found::User(user.with_rabbitmq_hash(Some(hash_of(algorithm, hash)?)))
         }
         SCRAM => {
             let mechanism = ScramMechanism::of_number(key.try_get_u8().ok()?)?;
@@ -274,6 +288,19 @@ mod tests {
         let user = User::new("größe".to_owned(), Some(hash.clone()), vec!["administrator".to_owned(), String::new()], limits);
         let Found::User(found) = check(&user_key(user.name()), &encode_user(&user)) else { panic!("a user") };
         assert_eq!((found.name(), found.password(), found.tags(), found.limits()), ("größe", Some(&hash), user.tags(), limits));
+
+        // Earlier releases end before the hash for RabbitMQ.
+        let ours = PasswordHash::from_bytes(HashAlgorithm::Pbkdf2Sha256, &[&[0, 0, 3, 232][..], &[1; 48]].concat()).expect("a hash");
+        let both = User::new("größe".to_owned(), Some(ours.clone()), user.tags().to_vec(), limits).with_rabbitmq_hash(Some(hash.clone()));
+        let whole = encode_user(&both);
+        let Some(Found::User(found)) = decode(&user_key(both.name()), &whole) else { panic!("a user") };
+        assert_eq!((found.password(), found.rabbitmq_hash(), found.tags()), (Some(&ours), Some(&hash), user.tags()));
+        let before = encode_user(&both.again().with_rabbitmq_hash(None)).len();
+        for end in (0..whole.len()).filter(|end| *end != before) {
+            assert!(decode(&user_key(both.name()), &whole[..end]).is_none(), "{end} bytes");
+        }
+        let Some(Found::User(found)) = decode(&user_key(both.name()), &whole[..before]) else { panic!("a user") };
+        assert_eq!((found.password(), found.rabbitmq_hash()), (Some(&ours), None));
 
         let keys = ScramCredential::of(ScramMechanism::Sha512, b"secret");
         let Found::Scram(name, found) = check(&scram_key(keys.mechanism(), "größe"), &encode_scram(&keys)) else { panic!("keys") };

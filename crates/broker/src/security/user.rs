@@ -26,6 +26,8 @@ pub struct UserLimits {
 pub struct User {
     name: String,
     password: Option<PasswordHash>,
+    /// Of the same password, beside a hash of ours: for definitions.
+    rabbitmq: Option<PasswordHash>,
     tags: Vec<String>,
     limits: UserLimits,
     scram: ScramCredentials,
@@ -35,12 +37,17 @@ pub struct User {
 
 impl User {
     pub(super) fn new(name: String, password: Option<PasswordHash>, tags: Vec<String>, limits: UserLimits) -> Self {
-        Self { name, password, tags, limits, scram: ScramCredentials::default(), verified: Mutex::new(None) }
+        Self { name, password, rabbitmq: None, tags, limits, scram: ScramCredentials::default(), verified: Mutex::new(None) }
     }
 
     /// Somebody of this name who is not defined any more: he has no tags, and nothing to log in with.
     pub fn undefined(name: String) -> Self {
         Self::new(name, None, Vec::new(), UserLimits::default())
+    }
+
+    /// The same with a hash for RabbitMQ beside that of his password.
+    pub(super) fn with_rabbitmq_hash(self, rabbitmq: Option<PasswordHash>) -> Self {
+        Self { rabbitmq, ..self }
     }
 
     /// The same with other keys of SCRAM.
@@ -50,8 +57,8 @@ impl User {
 
     /// A copy of him as he is defined.
     pub(super) fn again(&self) -> Self {
-        let Self { name, password, tags, limits, scram, verified: _ } = self;
-        Self::new(name.clone(), password.clone(), tags.clone(), *limits).with_scram(scram.clone())
+        let Self { name, password, rabbitmq, tags, limits, scram, verified: _ } = self;
+        Self::new(name.clone(), password.clone(), tags.clone(), *limits).with_rabbitmq_hash(rabbitmq.clone()).with_scram(scram.clone())
     }
 
     /// His name.
@@ -62,6 +69,11 @@ impl User {
     /// His password's hash. `None`: he cannot log in with a password.
     pub fn password(&self) -> Option<&PasswordHash> {
         self.password.as_ref()
+    }
+
+    /// A hash for RabbitMQ beside one of ours. `None`: there is none, or RabbitMQ knows that of his password.
+    pub fn rabbitmq_hash(&self) -> Option<&PasswordHash> {
+        self.rabbitmq.as_ref()
     }
 
     /// What management and a few checks go by: `administrator`, `monitoring`, `policymaker`, `management`, `impersonator`, or others.
@@ -137,6 +149,8 @@ pub enum PasswordWish {
     Clear(String),
     /// This one, hashed already.
     Hash(PasswordHash),
+    /// This one, hashed already, and for RabbitMQ too.
+    Both(PasswordHash, PasswordHash),
 }
 
 /// A user as he is to be.

@@ -1,5 +1,7 @@
 //! Definitions over a running broker: of what kind the things are, they are written together, all of each or none of it, and what cannot be is named.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::administration::{Answer, ask};
@@ -86,6 +88,66 @@ fn a_file_at_the_start_is_taken_over_the_same_way() {
     let login = ("authorization", "Basic cm9vdDp0ZXN0MTI=");
     let user = ask(&process, "GET", "/api/permissions/shop/u77", &[login], "");
     assert_eq!((user.status, &user.body["write"]), (200, &json!("^q77$")), "{}", user.body);
+}
+
+/// RabbitMQ's SHA-256: 4 bytes of salt, then the digest of salt and password.
+fn is_hash_of(hash: &str, password: &str) -> bool {
+    let bytes = STANDARD.decode(hash).expect("base64");
+    let (salt, digest) = bytes.split_at(4);
+    ring::digest::digest(&ring::digest::SHA256, &[salt, password.as_bytes()].concat()).as_ref() == digest
+}
+
+/// Whoever takes the document, here or RabbitMQ, lets the same users in.
+#[test]
+fn exported_users_have_a_hash_that_rabbitmq_knows_beside_the_one_that_counts() {
+    let (_folder, process) = administered(&["--set", "mainstem.password.iterations=1000"]);
+    let exported = make(&process, "GET", "/api/definitions", &Value::Null).body;
+    let root = &exported["users"][0];
+    assert_eq!((&root["name"], &root["hashing_algorithm"]), (&json!("root"), &json!("rabbit_password_hashing_sha256")), "{root}");
+    let hash = root["password_hash"].as_str().expect("a hash");
+    assert!(is_hash_of(hash, "root"));
+    let own = root["mainstem_password_hash"].as_str().expect("a hash");
+    assert_eq!(STANDARD.decode(own).map(|bytes| bytes.len()), Ok(52));
+    // Taken over here, the one that counts is the slow one.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("definitions.json");
+    std::fs::write(&file, exported.to_string()).expect("written");
+    let flags = ["--definitions", file.to_str().expect("a path")];
+    let other = Process::start(&folder.path().join("data"), &flags);
+    assert_eq!(make(&other, "GET", "/api/users/root", &Value::Null).body, make(&process, "GET", "/api/users/root", &Value::Null).body);
+    // What RabbitMQ has made of it comes back as what it was.
+    let mut returned = json!({"users": [root]});
+    returned["users"][0].as_object_mut().expect("a user").remove("mainstem_password_hash");
+    assert_eq!(post(&other, &returned).status, 204);
+    assert_eq!(make(&other, "GET", "/api/users/root", &Value::Null).body["mainstem_password_hash"], *own);
+    // It is kept over a start, and goes with its password.
+    drop(other);
+    let other = Process::start(&folder.path().join("data"), &flags[..0]);
+    assert_eq!(make(&other, "GET", "/api/users/root", &Value::Null).body["password_hash"], hash);
+    let another = json!({"password": "another", "tags": ["administrator"]});
+    assert_eq!(ask_as(&other, "root", "PUT", "/v1/users/root", &another).status, 200);
+    let login = ("authorization", "Basic cm9vdDphbm90aGVy");
+    let shown = ask(&other, "GET", "/api/users/root", &[login], "").body;
+    assert!(is_hash_of(shown["password_hash"].as_str().expect("a hash"), "another"), "{shown}");
+}
+
+#[test]
+fn no_second_hash_is_kept_where_that_is_set() {
+    let (_folder, process) = administered(&["--set", "mainstem.password.iterations=1000", "--set", "mainstem.password.rabbitmq.hash=false"]);
+    let root = make(&process, "GET", "/api/users/root", &Value::Null).body;
+    assert_eq!((&root["hashing_algorithm"], &root["mainstem_password_hash"]), (&json!("mainstem_pbkdf2_sha256"), &Value::Null), "{root}");
+}
+
+/// There is no tracing: a program that always says how it wants it goes on.
+#[test]
+fn a_virtual_host_with_tracing_is_made_without() {
+    let (_folder, process) = administered(&[]);
+    for (wanted, status) in [(json!(true), 201), (json!("true"), 204), (json!(false), 204)] {
+        let answer = ask_as(&process, "root", "PUT", "/api/vhosts/shop", &json!({"description": "goods", "tracing": wanted}));
+        assert_eq!(answer.status, status, "{}", answer.body);
+        let shown = make(&process, "GET", "/api/vhosts/shop", &Value::Null).body;
+        assert_eq!((&shown["tracing"], &shown["description"]), (&json!(false), &json!("goods")));
+    }
 }
 
 #[test]
