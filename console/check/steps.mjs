@@ -4,6 +4,7 @@ import { addresses, conditions, longTables } from './address.mjs';
 import { filters, picture, publishMessage, publishRecord, vhosts } from './exchanges.mjs';
 import { access, quotas } from './limits.mjs';
 import { harmfulNames, harmfulRecords } from './names.mjs';
+import { keptMessages, notThere, offered, unknownLag } from './numbers.mjs';
 import { anotherUser, awayAndBack, keyboard, loginEnds, refusedDelete, twoWindows } from './trouble.mjs';
 
 const RECORDS = 600;
@@ -331,6 +332,10 @@ export const STEPS = [
   ['configuration', configuration],
   ['keyboard', keyboard],
   ['delete a topic', deleteTopic],
+  ['pages of what is not there', notThere],
+  ['buttons that may succeed', offered],
+  ['a consumer that keeps messages', keptMessages],
+  ['lag that is not known', unknownLag],
   ['addresses of lists', addresses],
   ['addresses of conditions', conditions],
   ['long tables', longTables],

@@ -85,7 +85,7 @@ export interface Topic {
   partitions: number;
   records: number;
   bytes: number;
-  queue: { vhost: string; name: string } | null;
+  queue: { vhost: string; name: string; type: string } | null;
   internal: boolean;
   durability: string;
   cleanup_policy: string;

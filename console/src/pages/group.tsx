@@ -19,6 +19,7 @@ import { Why, useWhy } from './why.tsx';
 
 interface LagSample {
   lag: number;
+  without_offset: number;
 }
 
 const TABS = [
@@ -32,29 +33,33 @@ export function GroupPage({ name, query }: { name: string; query: URLSearchParam
   const { data, refusal, loading } = resource;
   const [asked, setAsked] = useState<'reset' | 'delete' | null>(null);
   const tab = query.get('tab') ?? 'offsets';
+  const served = useWhy();
+  const there = refusal?.status !== 404;
   return (
     <>
       <Title title={name} above={{ text: 'Consumer groups', href: '#/groups' }}>
-        {data && (
+        {data && there && (
           <button type="button" onClick={() => setAsked('reset')}>
             Reset offsets
           </button>
         )}
-        <button type="button" class="danger" onClick={() => setAsked('delete')}>
-          Delete
-        </button>
+        {there && (
+          <button type="button" class="danger" onClick={() => setAsked('delete')}>
+            Delete
+          </button>
+        )}
       </Title>
       <Refused refusal={refusal} />
       {loading && <Loading />}
       {data && <Sums group={data} />}
       {data && <GroupFilter group={name} onChanged={resource.reload} />}
       {data && <Lag name={name} />}
-      <Tabs tabs={useWhy() ? [...TABS, { id: 'why', text: 'Why slow?' }] : TABS} chosen={tab} />
+      {there && <Tabs tabs={served ? [...TABS, { id: 'why', text: 'Why slow?' }] : TABS} chosen={tab} />}
       <div role="tabpanel" aria-labelledby={`tab-${tab}`} class="panel">
         {data && tab === 'offsets' && <Offsets group={data} />}
         {data && tab === 'members' && <Members group={data} />}
-        {tab === 'settings' && <Settings name={name} />}
-        {tab === 'why' && <Why subject={{ group: name }} />}
+        {there && tab === 'settings' && <Settings name={name} />}
+        {there && tab === 'why' && <Why subject={{ group: name }} />}
       </div>
       {asked === 'reset' && data && <Reset group={data} onClose={() => setAsked(null)} onDone={resource.reload} />}
       {asked === 'delete' && (
@@ -92,7 +97,11 @@ function Sums({ group }: { group: GroupFull }) {
 function Lag({ name }: { name: string }) {
   const points = useWatched<LagSample>('groups', name);
   const at = useMemo(() => points.map((point) => point.at), [points]);
-  const lines = useMemo<Line[]>(() => [{ name: 'Lag', colour: 1, values: points.map((point) => point.value.lag) }], [points]);
+  const lines = useMemo<Line[]>(() => {
+    const lag: Line = { name: 'Lag', colour: 1, values: points.map((point) => point.value.lag) };
+    const more: Line = { name: 'At most, where it has no offset', colour: 2, values: points.map((point) => point.value.without_offset) };
+    return points.some((point) => point.value.without_offset > 0) ? [lag, more] : [lag];
+  }, [points]);
   return <Chart title="Lag, records" at={at} lines={lines} format={count} height={150} empty="The first values are on their way, if the group has offsets." />;
 }
 

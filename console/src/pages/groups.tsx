@@ -43,7 +43,7 @@ export function Groups({ query }: { query: URLSearchParams }) {
   const tab = query.get('tab') ?? 'groups';
   return (
     <>
-      <Title title="Consumer groups" about="Kafka groups and shared subscriptions. Lag is the records that a group has not committed yet." />
+      <Title title="Consumer groups" about="Kafka groups and shared subscriptions. Lag is the records that a group has not done with. Where it has no offset yet, its clients say where it begins: at most all records there come on top." />
       <Tabs tabs={TABS} chosen={tab} />
       <div role="tabpanel" aria-labelledby={`tab-${tab}`} class="panel">
         {tab === 'filters' ? <Filters /> : <All />}

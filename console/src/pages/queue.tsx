@@ -15,6 +15,7 @@ export function QueuePage({ vhost, name }: { vhost: string; name: string }) {
   const resource = useResource<QueueFull>(path('queues', vhost, name), {}, 3000);
   const { data, refusal, loading } = resource;
   const [asked, setAsked] = useState<'publish' | 'purge' | 'delete' | null>(null);
+  const there = refusal?.status !== 404;
   return (
     <>
       <Title title={name} above={{ text: `Queues in ${vhost}`, href: to(['queues'], { vhost }) }} about={`${data?.type ?? 'Queue'} queue in virtual host ${vhost}`}>
@@ -23,15 +24,21 @@ export function QueuePage({ vhost, name }: { vhost: string; name: string }) {
             Records
           </a>
         )}
-        <button type="button" onClick={() => setAsked('publish')}>
-          Publish
-        </button>
-        <button type="button" onClick={() => setAsked('purge')}>
-          Purge
-        </button>
-        <button type="button" class="danger" onClick={() => setAsked('delete')}>
-          Delete
-        </button>
+        {there && (
+          <button type="button" onClick={() => setAsked('publish')}>
+            Publish
+          </button>
+        )}
+        {data && there && data.type !== 'stream' && (
+          <button type="button" onClick={() => setAsked('purge')}>
+            Purge
+          </button>
+        )}
+        {there && (
+          <button type="button" class="danger" onClick={() => setAsked('delete')}>
+            Delete
+          </button>
+        )}
       </Title>
       <Refused refusal={refusal} />
       {loading && <Loading />}

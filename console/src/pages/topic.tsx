@@ -33,6 +33,9 @@ export function TopicPage({ name, query }: { name: string; query: URLSearchParam
   const tab = query.get('tab') ?? 'partitions';
   const served = useWhy();
   const there = refusal?.status !== 404;
+  // What is a queue's own has one partition, and its messages go by the queue; of a topic that is compacted no records are deleted by their offsets.
+  const owned = data?.queue != null && data.internal;
+  const emptied = !(owned && data?.queue?.type !== 'stream') && data?.cleanup_policy !== 'compact';
   return (
     <>
       <Title
@@ -46,20 +49,20 @@ export function TopicPage({ name, query }: { name: string; query: URLSearchParam
           )
         }
       >
-        {there && !(data?.queue && data.internal) && (
+        {data && there && !owned && (
           <button type="button" onClick={() => setAsked('partitions')}>
             Add partitions
           </button>
         )}
+        {data && there && emptied && (
+          <button type="button" onClick={() => setAsked('truncate')}>
+            Empty
+          </button>
+        )}
         {there && (
-          <>
-            <button type="button" onClick={() => setAsked('truncate')}>
-              Empty
-            </button>
-            <button type="button" class="danger" onClick={() => setAsked('delete')}>
-              Delete
-            </button>
-          </>
+          <button type="button" class="danger" onClick={() => setAsked('delete')}>
+            Delete
+          </button>
         )}
       </Title>
       <Refused refusal={refusal} />

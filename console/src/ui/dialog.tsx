@@ -19,8 +19,8 @@ export function Dialog({ title, onClose, children, wide }: Props) {
   useEffect(() => {
     const before = document.activeElement;
     place.current?.showModal();
-    // Not on the cross, which comes first.
-    place.current?.querySelector<HTMLElement>('.inside :is(input, select, textarea):not([disabled])')?.focus();
+    // Not on the cross, which comes first: on the first field, or where there is none on what leads out of it.
+    place.current?.querySelector<HTMLElement>('.inside :is(input, select, textarea, button.cancel):not([disabled])')?.focus();
     // However it ends: the keyboard is where it was, or, if that is gone, on the page.
     return () =>
       void setTimeout(() => {
@@ -72,7 +72,18 @@ export function Confirm({ title, children, submit, typed, act, onClose, onDone }
   };
   return (
     <Dialog title={title} onClose={onClose}>
-      <Form work={work} submit={submit} danger disabled={typed !== undefined && text !== typed && text !== visible(typed)} onSubmit={() => void run()}>
+      <Form
+        work={work}
+        submit={submit}
+        danger
+        disabled={typed !== undefined && text !== typed && text !== visible(typed)}
+        onSubmit={() => void run()}
+        more={
+          <button type="button" class="cancel" onClick={onClose}>
+            Cancel
+          </button>
+        }
+      >
         <div class="said">{children}</div>
         {typed !== undefined && <Text label={`Type “${typed}” to confirm`} name="typed" value={text} onValue={setText} autofocus />}
       </Form>
