@@ -3,7 +3,10 @@ permissions, connections that are closed, settings that change while the broker 
 served at /metrics and of the alert rules. Arguments: BINARY, and `promtool` or nothing. A line each: `ok NAME` or `FAIL NAME: why`."""
 
 import json
+import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -139,6 +142,41 @@ def lag_says_what_it_does_not_know(node):
     node.says("topic", "delete", "unread")
 
 
+def at_a_terminal(node, answer, *arguments):
+    """What a command says to somebody who sits before it and answers; its status."""
+    terminal, end = pty.openpty()
+    process = subprocess.Popen([node.binary, *arguments, "--admin", f"127.0.0.1:{node.broker.admin}"], stdin=end, stdout=subprocess.PIPE, stderr=end)
+    if answer is not None:
+        os.write(terminal, answer.encode())
+    process.communicate(timeout=20)
+    said = os.read(terminal, 4096).decode() if select.select([terminal], [], [], 0)[0] else ""
+    os.close(end)
+    os.close(terminal)
+    return process.returncode, said
+
+
+def what_cannot_be_taken_back_is_asked_for(node):
+    node.says("topic", "create", "dear")
+    node.says("queue", "declare", "dear-queue")
+    connection = node.connect()
+    connection.channel().basic_publish("", "dear-queue", b"x")
+    connection.close()
+    commands = {"topic delete dear": "Delete topic dear", "topic truncate dear": "Delete all records", "queue purge dear-queue": "Delete all messages of queue dear-queue", "queue delete dear-queue": "Delete queue dear-queue"}
+    for command, question in commands.items():
+        words = [*command.split(), *(["--partition", "0", "--before", "-1"] if "truncate" in command else [])]
+        for answer in ("n\n", "\n"):
+            status, said = at_a_terminal(node, answer, *words)
+            assert status != 0 and question.lower() in said.lower() and "[y/N]" in said, (command, status, said)
+        if "dear-queue" not in command:
+            assert node.shows("topic", "show", "dear")["partitions"] == 1
+    assert node.shows("queue", "show", "dear-queue")["ready"] == 1
+    assert at_a_terminal(node, "y\n", "queue", "purge", "dear-queue")[0] == 0
+    assert node.shows("queue", "show", "dear-queue")["ready"] == 0
+    for words in (("queue", "delete", "dear-queue"), ("topic", "delete", "dear")):
+        status, said = at_a_terminal(node, None, *words, "--yes")
+        assert status == 0 and "[y/N]" not in said, (words, status, said)
+
+
 def filters_hold_for_clients(node):
     node.says("topic", "create", "letters", "--partitions", "1")
     producer = Producer({"bootstrap.servers": node.kafka})
@@ -259,7 +297,7 @@ def users_are_those_of_all_protocols(node):
         pass
 
 
-CASES = [topics_are_those_of_kafka_clients, groups_go_on_elsewhere, lag_says_what_it_does_not_know, filters_hold_for_clients, settings_change_while_the_broker_runs,
+CASES = [topics_are_those_of_kafka_clients, groups_go_on_elsewhere, lag_says_what_it_does_not_know, what_cannot_be_taken_back_is_asked_for, filters_hold_for_clients, settings_change_while_the_broker_runs,
          queues_are_those_of_amqp_clients, connections_of_kafka_clients_are_shown_and_closed]
 
 

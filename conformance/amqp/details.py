@@ -156,13 +156,34 @@ def a_close_in_good_order_is_told_as_one_and_a_refused_login_as_what_it_is(sessi
         reasons[type(reason).__name__] += 1
         connection.ioloop.stop()
 
-    for number in range(500):
-        # Each tenth has another password.
-        login = pika.PlainCredentials("guest", "guest" if number % 10 else "wrong")
+    for number in range(1000):
+        # Each second has another password.
+        login = pika.PlainCredentials("guest", "guest" if number % 2 else "wrong")
         parameters = pika.ConnectionParameters(host, int(port), credentials=login)
         connection = pika.SelectConnection(parameters, on_open_callback=lambda one: one.close(), on_open_error_callback=closed, on_close_callback=closed)
         connection.ioloop.start()
-    assert reasons == {"ConnectionClosedByClient": 450, "ProbableAuthenticationError": 50}, reasons
+    assert reasons == {"ConnectionClosedByClient": 500, "ProbableAuthenticationError": 500}, reasons
+
+
+@case
+def what_one_connection_has_published_another_one_gets(session):
+    """Without a confirm: as soon as the publisher's connection has been read, of which another channel's answer tells."""
+    host, port = session.address.rsplit(":", 1)
+    other = pika.BlockingConnection(pika.ConnectionParameters(host, int(port)))
+    getter, control = other.channel(), session.connection.channel()
+    missing = collections.Counter()
+    for kind, mode in (("classic", 2), ("classic", 1), ("quorum", 2)):
+        queue = session.queue({"x-queue-type": kind})
+        for number in range(100):
+            session.channel.basic_publish("", queue, b"%d" % number, pika.BasicProperties(delivery_mode=mode))
+            control.basic_qos(prefetch_count=1)
+            body = getter.basic_get(queue, auto_ack=True)[2]
+            if body is None:
+                missing[kind, mode] += 1
+                body = session.get(queue, auto_ack=True)[2]
+            assert body == b"%d" % number, f"{body} instead of {number}"
+    other.close()
+    assert not missing, f"not there in time: {missing}"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pika
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 HERE = Path(__file__).resolve().parent
@@ -21,7 +21,7 @@ for folder in ("..", "../share", "../peers"):
     sys.path.insert(0, str((HERE / folder).resolve()))
 from client import Connection
 from driver.broker import Broker
-from group import Members, configure, flags, lags
+from group import Members, configure, create, flags, lags
 
 # The name under which share groups know the subscription of a queue that names no other.
 GROUP = "amqp.queue"
@@ -241,6 +241,29 @@ def a_queue_names_its_share_group(case):
     time.sleep(0.3)
 
 
+def a_queue_over_a_topic_begins_where_its_group_does(case):
+    """With the first record of the topic; where its group has a start there, with that one: what the group has done is done."""
+    producer = Producer({"bootstrap.servers": case.broker.bootstrap})
+    for topic, start in ((f"{case.name}-from-the-first", None), (case.name, 4)):
+        create(case.broker.bootstrap, {topic: 1})
+        for number in range(10):
+            producer.produce(topic, str(number).encode())
+        assert producer.flush(PATIENCE) == 0
+        group = f"group of {topic}"
+        if start is not None:
+            host, port = case.broker.bootstrap.rsplit(":", 1)
+            connection = Connection((host, int(port)))
+            partitions = [{"partition_index": 0, "start_offset": start}]
+            connection.request("AlterShareGroupOffsets", 0, {"group_id": group, "topics": [{"topic_name": topic, "partitions": partitions}]})
+            answer = connection.response("AlterShareGroupOffsets", 0)
+            connection.close()
+            assert answer["error_code"] == answer["responses"][0]["partitions"][0]["error_code"] == 0, answer
+        declared = case.channel.queue_declare(topic, durable=True, arguments={"x-share-group": group})
+        bodies = [case.channel.basic_get(topic, auto_ack=True)[2] for _ in range(2)]
+        first = start or 0
+        assert (declared.method.message_count, bodies) == (10 - first, [b"%d" % first, b"%d" % (first + 1)]), (topic, declared, bodies)
+
+
 def restarted(case):
     """Behind a kill −9 of the broker."""
     assert (case.lag("workers"), messages(case.broker, case.name)) == (2, (2, 0)), (case.lag("workers"), messages(case.broker, case.name))
@@ -250,7 +273,7 @@ def restarted(case):
 
 
 CASES = [each_face_sees_what_the_other_has, a_time_out_counts_as_a_return, what_a_member_releases_counts, a_classic_queue_has_no_limit_for_members,
-         what_a_member_rejects_is_a_dead_letter, what_members_have_done_is_trimmed, a_queue_names_its_share_group]
+         what_a_member_rejects_is_a_dead_letter, what_members_have_done_is_trimmed, a_queue_names_its_share_group, a_queue_over_a_topic_begins_where_its_group_does]
 
 
 def judged(work, case):

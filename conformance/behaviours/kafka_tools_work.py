@@ -64,6 +64,15 @@ assert sorted(sizes.values()) == [0, 10], f"kafka-get-offsets says {offsets}"
 full = max(sizes, key=sizes.get)
 TRIMMED = file("trim.json", {"version": 1, "partitions": [{"topic": topic, "partition": full, "offset": 4}]})
 
+plain = f"{topic}-plain"
+tool("kafka-topics", "--create", "--topic", plain)
+overridden = tool("kafka-topics", "--describe", "--topics-with-overrides", says=[rf"^Topic: {topic}\s"])
+assert plain not in overridden, f"{plain} has no settings of its own: {overridden}"
+tool("kafka-topics", "--create", "--topic", plain.replace("-", "."), "--partitions", "1")
+tool("kafka-topics", "--create", "--topic", plain.replace("-", "_"), "--partitions", "1", fails=True, says=["collides with existing topic"])
+tool("kafka-topics", "--delete", "--topic", plain)
+tool("kafka-topics", "--delete", "--topic", plain.replace("-", "."))
+
 tool("kafka-features", "describe", says=[r"^Feature: transaction\.version .*FinalizedVersionLevel: 2", r"^Feature: metadata\.version .*4\.3"])
 tool("kafka-features", "upgrade", "--feature", "transaction.version=2", says=["^transaction.version was upgraded to 2"])
 tool("kafka-features", "upgrade", "--feature", "transaction.version=9", fails=True,

@@ -25,10 +25,18 @@ def run(results, binary):
     if missing:
         results.note("administration: metrics and rules", missing)
     done = subprocess.run([str(PYTHON), str(HERE / "administration/works.py"), str(binary), "" if missing else "promtool"], capture_output=True, timeout=120)
+    told(results, "administration", done)
+    console = results.step("install what shows the console", lambda: call([str(HERE.parent / "console/prepare")], 600))
+    figures = [str(PYTHON), str(HERE / "administration/figures.py"), str(binary), *(["console"] if console else [])]
+    told(results, "lag, sizes and counts are those of clients", subprocess.run(figures, capture_output=True, timeout=300))
+
+
+def told(results, about, done):
+    """Notes what a program has said of its cases, a line each."""
     lines = done.stdout.decode(errors="replace").splitlines()
     for line in lines:
         verdict, _, rest = line.partition(" ")
         name, _, why = rest.partition(": ")
-        results.note(f"administration: {name.replace('-', ' ')}", None if verdict == "ok" else why)
+        results.note(f"{about}: {name.replace('-', ' ')}", None if verdict == "ok" else why)
     if not lines:
-        results.note("administration", done.stderr.decode(errors="replace")[-400:])
+        results.note(about, done.stderr.decode(errors="replace")[-400:])

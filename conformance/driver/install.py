@@ -54,14 +54,31 @@ def otlp():
     once("otlp", OTLP_PACKAGES, work)
 
 
-def kcat():
-    if shutil.which("kcat"):
-        return
+def debian(package):
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
-        call(["apt-get", "install", "-y", "-q", "kcat"], limit=300, env=environment)
+        call(["apt-get", "install", "-y", "-q", package], limit=300, env=environment)
     except Exception as error:
-        raise RuntimeError(f"kcat is not there and `apt-get install kcat` says: {error}") from error
+        raise RuntimeError(f"{package} is not there and `apt-get install {package}` says: {error}") from error
+
+
+def kcat():
+    if not shutil.which("kcat"):
+        debian("kcat")
+
+
+def librabbitmq():
+    need("cc", "a C compiler")
+    source = CLIENTS / "librabbitmq/client.c"
+
+    def work():
+        build = ["cc", "-O1", "-Wall", "-o", str(CACHE / "librabbitmq"), str(source), "-lrabbitmq"]
+        try:
+            call(build)
+        except Exception:
+            debian("librabbitmq-dev")
+            call(build)
+    once("librabbitmq", [source.read_text()], work)
 
 
 def node_packages(name):
@@ -162,6 +179,7 @@ def amqp_commands():
         "amqplib": ["env", f"NODE_PATH={CACHE}/amqplib/node_modules", "node", str(CLIENTS / "amqplib/client.js")],
         "java": java_command("Amqp"),
         "lapin": [str(CACHE / "lapin")],
+        "librabbitmq": [str(CACHE / "librabbitmq")],
     }
 
 
@@ -171,7 +189,7 @@ def everything(results):
     works = {"confluent-kafka and kafka-python": python, "kcat": kcat, "java and its tools": java}
     works |= {name: lambda name=name: node_packages(name) for name in ("kafkajs", "amqplib")}
     works |= {name: lambda name=name: go_program(name) for name in ("franz-go", "amqp091-go", "rabbit-hole")}
-    works |= {"OpenTelemetry's messages": otlp, "lapin": lambda: rust_program("lapin"), "PerfTest": perf_test}
+    works |= {"OpenTelemetry's messages": otlp, "lapin": lambda: rust_program("lapin"), "librabbitmq": librabbitmq, "PerfTest": perf_test}
     for name, work in works.items():
         if not results.step(f"install {name}", work):
             missing |= set(name.split(" and "))

@@ -1,6 +1,7 @@
 // RabbitMQ's own client for Go, as an ordinary program uses it: messages with confirms of their own, some of them large, to an exchange; two
 // consumers that acknowledge several at a time, return the first ones and get them again; what nobody gets comes back; an error ends its
-// channel and nothing else; 500 connections are closed and none is told of an error. Arguments: URL, how many messages.
+// channel and nothing else; 500 connections are closed and none is told of an error; 500 logins are refused, each with its reason. Arguments: URL,
+// how many messages.
 package main
 
 import (
@@ -159,8 +160,20 @@ func closes(url string, count int) {
 	}
 }
 
+// Logins with another password: each is told why, and none finds its connection reset.
+func refusals(url string, count int) {
+	wrong := must(amqp.ParseURI(url))
+	wrong.Password = "another password"
+	for number := range count {
+		if _, err := amqp.Dial(wrong.String()); !errors.Is(err, amqp.ErrCredentials) {
+			check(fmt.Errorf("login %d: %v instead of a refusal", number, err))
+		}
+	}
+}
+
 func main() {
 	closes(os.Args[1], 500)
+	refusals(os.Args[1], 500)
 	connection := must(amqp.Dial(os.Args[1]))
 	count := must(strconv.Atoi(os.Args[2]))
 	channel := must(connection.Channel())

@@ -70,6 +70,7 @@ async function main(url, count) {
   await publisher.deleteQueue(dead);
   await connection.close();
   await closes(url, 500);
+  await refusals(url, 500);
   console.log(`${count} messages`);
 }
 
@@ -84,6 +85,13 @@ async function closes(url, count) {
     await within(closed, "hearing that it is closed");
     assert.equal(told, null, `close ${number}: ${told}`);
   }
+}
+
+// Logins with another password: each is told why, and none finds its connection reset.
+async function refusals(url, count) {
+  const wrong = new URL(url);
+  wrong.password = "another password";
+  for (let number = 0; number < count; number++) await assert.rejects(within(amqp.connect(wrong.href), "a refusal"), /403 \(ACCESS-REFUSED\)/, `login ${number}`);
 }
 
 main(process.argv[2], Number(process.argv[3])).catch((error) => {

@@ -1,5 +1,6 @@
 import com.rabbitmq.client.AMQP;
 import com.rabbitmq.client.AlreadyClosedException;
+import com.rabbitmq.client.AuthenticationFailureException;
 import com.rabbitmq.client.Channel;
 import com.rabbitmq.client.Connection;
 import com.rabbitmq.client.ConnectionFactory;
@@ -53,6 +54,7 @@ public final class Amqp {
             channel.exchangeDelete(name + "-rest");
         }
         closes(factory, 500);
+        refusals(arguments[0], 500);
         System.out.println(count + " messages");
     }
 
@@ -64,6 +66,20 @@ public final class Amqp {
             connection.addShutdownListener(told::set);
             connection.close();
             check(told.get() == null || told.get().isInitiatedByApplication(), "close " + number + " was told as " + told.get());
+        }
+    }
+
+    /** Logins with another password: each is told why, and none finds its connection reset. */
+    private static void refusals(String url, int count) throws Exception {
+        ConnectionFactory wrong = new ConnectionFactory();
+        wrong.setUri(url);
+        wrong.setPassword("another password");
+        for (int number = 0; number < count; number++) {
+            try (Connection connection = wrong.newConnection()) {
+                throw new IllegalStateException("login " + number + " is let in: " + connection);
+            } catch (AuthenticationFailureException refused) {
+                check(refused.getMessage().contains("ACCESS_REFUSED"), refused.getMessage());
+            }
         }
     }
 
