@@ -114,6 +114,8 @@ pub enum Planted {
     ForgoState,
     /// Leaves those segments in the table that a rewritten one replaces, when the file of one before them could not be removed.
     LeaveReplaced,
+    /// Never rewrites segments again of which one could not be read once.
+    ForsakeUnreadable,
 }
 
 #[cfg(feature = "planted")]

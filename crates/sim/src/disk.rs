@@ -18,6 +18,8 @@ pub use files::{CHECKPOINT, Taken};
 
 /// Power is lost in units of this.
 const SECTOR: usize = 512;
+/// A segment that is being rewritten.
+const REWRITING: &str = "rewriting";
 
 /// Faults of one run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +48,7 @@ pub struct DiskCounters {
     pub write_errors: u64,
     pub sync_errors: u64,
     pub file_errors: u64,
+    pub read_errors: u64,
     pub full: u64,
     pub renames_lost: u64,
 }
@@ -106,6 +109,10 @@ struct Disk {
     lit_by_rename: bool,
     /// Behind so many changes of names one fails.
     names_left: Option<u64>,
+    /// Behind so many reads while a segment is rewritten one fails.
+    reads_left: Option<u64>,
+    /// A segment is being rewritten.
+    rewriting: bool,
     /// Writes and syncs of the journal that are under way.
     under_way: Vec<Operation>,
     /// A write of the journal is being carried out.
@@ -159,6 +166,8 @@ impl SimDisk {
             fuse_at_rename: None,
             lit_by_rename: false,
             names_left: None,
+            reads_left: None,
+            rewriting: false,
             under_way: Vec::new(),
             submits: false,
             meanwhile: None,
@@ -181,6 +190,11 @@ impl SimDisk {
     /// When a rewritten segment gets its name next, one rename, removal or sync of the folder fails behind it and `behind` others.
     pub fn fail_behind_rewriting(&self, behind: u64) {
         self.inner.lock().faults.name_error = Some(behind);
+    }
+
+    /// When segments are rewritten next, one read fails behind `behind` others. `None`: none does.
+    pub fn fail_within_rewriting(&self, behind: Option<u64>) {
+        self.inner.lock().reads_left = behind;
     }
 
     /// From now on this is done whenever a file is read, but not while it is being done.
@@ -213,6 +227,22 @@ impl SimDisk {
         Ok(())
     }
 
+    /// Does a read fail?
+    fn try_read(&self) -> io::Result<()> {
+        let mut disk = self.inner.lock();
+        if !disk.rewriting {
+            return Ok(());
+        }
+        match disk.reads_left.take() {
+            Some(0) => {
+                disk.counters.read_errors += 1;
+                return Err(io::Error::from_raw_os_error(5));
+            }
+            left => disk.reads_left = left.map(|left| left - 1),
+        }
+        Ok(())
+    }
+
     /// What happened so far.
     pub fn counters(&self) -> DiskCounters {
         self.inner.lock().counters
@@ -231,6 +261,7 @@ impl SimDisk {
     /// Who has renamed a file has ended his turn before the fuse burnt down: he dies now, and nobody else later.
     pub fn end_turn(&self) {
         let mut disk = self.inner.lock();
+        disk.rewriting = false;
         if std::mem::take(&mut disk.lit_by_rename) && disk.fuse.is_some() {
             disk.dead = true;
         }
@@ -306,6 +337,7 @@ impl SimDisk {
         let mut disk = self.inner.lock();
         disk.dead = false;
         (disk.faults.name_error, disk.names_left) = (None, None);
+        (disk.reads_left, disk.rewriting) = (None, false);
         (disk.fuse, disk.fuse_at_rename, disk.lit_by_rename) = (None, None, false);
         disk.under_way.clear();
     }
@@ -387,6 +419,7 @@ impl Storage for SimDisk {
         }
         let state = Arc::new(Mutex::new(FileState { bytes: vec![0; size as usize], ..FileState::default() }));
         disk.names.insert(name.to_owned(), Arc::clone(&state));
+        disk.rewriting |= name == REWRITING;
         drop(disk);
         Ok(self.file(name, state))
     }
@@ -403,7 +436,8 @@ impl Storage for SimDisk {
         let mut disk = self.inner.lock();
         let state = disk.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         disk.names.insert(to.to_owned(), state);
-        if from == "rewriting" && disk.faults.name_error.is_some() {
+        disk.rewriting = to == REWRITING || disk.rewriting && from != REWRITING;
+        if from == REWRITING && disk.faults.name_error.is_some() {
             disk.names_left = disk.faults.name_error.take();
         }
         if let Some((_, operations)) = disk.fuse_at_rename.take_if(|(prefix, _)| from.starts_with(*prefix)) {
@@ -449,6 +483,7 @@ impl File for SimFile {
     fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
         self.disk.touch()?;
         self.disk.let_others_run();
+        self.disk.try_read()?;
         let state = self.state.lock();
         let from = state.bytes.get(position as usize..).unwrap_or_default();
         let count = from.len().min(into.len());

@@ -30,12 +30,12 @@ struct Cli {
     operations: u64,
     /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared, short-sight, unmarked,
     /// omit-dropped, drop-unwritten, drop-absent,
-    /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced; or all of them one by one
+    /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 19] = [
+const PLANTED: [(&str, Planted); 20] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -55,6 +55,7 @@ const PLANTED: [(&str, Planted); 19] = [
     ("judge-late", Planted::JudgeLate),
     ("forgo-state", Planted::ForgoState),
     ("leave-replaced", Planted::LeaveReplaced),
+    ("forsake-unreadable", Planted::ForsakeUnreadable),
 ];
 
 fn main() -> ExitCode {

@@ -14,6 +14,7 @@ mod drops;
 mod full;
 mod harm;
 mod reads;
+mod rewriting;
 mod start;
 mod ties;
 mod window;
@@ -70,6 +71,8 @@ const LARGE_BATCHES: u64 = 60;
 const LARGE_BYTES: u64 = 4_300_000;
 /// One in so many times that a disk has space again it is filled before.
 const FULL_FOR_LONG: u64 = 3;
+/// One in so many times that faults end a read fails while segments are rewritten.
+const READS_FAIL: u64 = 2;
 /// … and objects are about so long.
 const OBJECT_BYTES: u64 = 16 << 10;
 
@@ -213,6 +216,8 @@ struct World {
     done: done::Done,
     /// What happens at starts, and to the keeper.
     starts: Random,
+    /// What happens to rewritings.
+    reclaims: Random,
     segment_bytes: u64,
     trace: u64,
 }
@@ -288,6 +293,7 @@ impl World {
             drops: drops::Drops::new(seed),
             done: done::Done::new(seed),
             starts: Random::new(seed ^ 0x57A2_7500),
+            reclaims: Random::new(seed ^ 0x2EC1_A135),
             segment_bytes: if seed.is_multiple_of(LARGE_RUNS) { LARGE_SEGMENT_BYTES } else { SEGMENT_BYTES },
             trace: seed,
         }
@@ -430,6 +436,7 @@ impl World {
                 self.disk.set_faults(Faults { capacity, ..Faults::default() });
                 coverage.add("disks filled", 1);
             }
+            993 if self.reclaims.one_in(READS_FAIL) => self.rewrite_in_spite_of_a_failed_read(coverage)?,
             993 => self.disk.set_faults(Faults::default()),
             994 if self.starts.one_in(FULL_FOR_LONG) => self.go_on_when_full(coverage)?,
             994 => self.disk.set_faults(Faults::default()),
@@ -716,6 +723,7 @@ impl World {
             ("failed writes", counters.write_errors),
             ("failed syncs", counters.sync_errors),
             ("failed writes and syncs of the keeper", counters.file_errors),
+            ("failed reads within rewritings", counters.read_errors),
             ("allocations refused", counters.full),
             ("renames lost", counters.renames_lost),
             ("objects half written", archive.half_puts),

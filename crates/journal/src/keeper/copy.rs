@@ -19,7 +19,7 @@ use crate::chunk::{crc32c, padded};
 use crate::disk::{File, SECTOR};
 use crate::index::SealedIndex;
 use crate::run::{OFFSETS_MAX, Run};
-use crate::segments::{SEGMENT_HEADER_BYTES, Segment};
+use crate::segments::{SEGMENT_HEADER_BYTES, Segment, SegmentError};
 use crate::sweep::Sweep;
 
 /// Runs are merged up to this length, so that history reads in large pieces.
@@ -118,8 +118,8 @@ impl Keeper {
 
     fn plan<'a>(&self, sources: &'a [Source]) -> Result<Plan<'a>, KeeperError> {
         let (mut sharing, mut bytes, mut entries) = (HashSet::new(), 0, 0);
-        for (_, index) in sources {
-            for row in index.rows()? {
+        for (segment, index) in sources {
+            for row in index.rows().map_err(|error| KeeperError::Source { sequence: segment.sequence, error })? {
                 if row.shared_bytes > 0 {
                     sharing.insert(row.log);
                 } else {
@@ -136,13 +136,15 @@ impl Keeper {
     /// What is live of some sources.
     fn live_parts(&mut self, plan: &Plan<'_>, sources: std::ops::Range<usize>, limits: &Limits) -> Result<Vec<Part>, KeeperError> {
         let mut parts = Vec::new();
-        for (source, (_, index)) in (0u16..).zip(plan.sources).take(sources.end).skip(sources.start) {
-            for rows in index.rows()?.chunks(ROWS_AT_ONCE) {
+        for (source, (segment, index)) in (0u16..).zip(plan.sources).take(sources.end).skip(sources.start) {
+            let all = index.rows().map_err(|error| KeeperError::Source { sequence: segment.sequence, error })?;
+            for rows in all.chunks(ROWS_AT_ONCE) {
                 self.prepare_meanwhile(limits);
                 for row in rows {
                     let Some(log) = self.journal.log(row.log) else { continue };
                     let alone = !plan.sharing.contains(&row.log);
-                    parts.extend(self.live_runs(&log, row, index)?.into_iter().map(|run| Part { source, alone, run, at: 0 }));
+                    let runs = self.live_runs(&log, row, index).map_err(|error| self.unreadable(segment, None, (row.log, row.base), error))?;
+                    parts.extend(runs.into_iter().map(|run| Part { source, alone, run, at: 0 }));
                 }
             }
         }
@@ -188,9 +190,11 @@ impl Keeper {
         let mut bodies = section.chunk_by(|one, other| one.lies_with(other)).map(|same| same[0]).filter(|part| !part.run.is_gap());
         let mut read = 0;
         while let Some((run, body)) = sweep.next_as_written() {
-            let part = bodies.next().map(|part| (part.run, part.at as usize));
-            assert_eq!(part, Some((run, memory.len())), "bodies come in the order in which they lie");
-            memory.extend_from_slice(body?);
+            let part = bodies.next();
+            assert_eq!(part.map(|part| (part.run, part.at as usize)), Some((run, memory.len())), "bodies come in the order in which they lie");
+            let source = part.map_or(0, |part| usize::from(part.source));
+            let unreadable = |error| self.unreadable(&plan.sources[source].0, Some(run.position), (run.log, run.base), error);
+            memory.extend_from_slice(body.map_err(unreadable)?);
             if sweep.read_bytes() > read {
                 self.journal.metrics().rewriting_read_bytes.inc_by(sweep.read_bytes() - read);
                 read = sweep.read_bytes();
@@ -201,6 +205,12 @@ impl Keeper {
             }
         }
         Ok(Some(memory))
+    }
+
+    /// A run, or what an index says of a log, cannot be read.
+    fn unreadable(&self, segment: &Segment, position: Option<u32>, at: (LogId, Offset), error: SegmentError) -> KeeperError {
+        self.journal.note_unreadable(&segment.file.name(), position, at, &error);
+        KeeperError::Source { sequence: segment.sequence, error }
     }
 
     /// The writer waits for no rewriting. On a short disk space is first for what brings back more.

@@ -13,6 +13,7 @@ mod pin;
 mod retention;
 mod rewrite;
 mod room;
+mod setbacks;
 mod spares;
 mod usage;
 
@@ -132,8 +133,7 @@ pub struct Keeper {
     undeleted: Vec<String>,
     /// A rewritten segment has its name, which may not be durable: files that it replaces stay until it is.
     unsynced: bool,
-    /// Segments that could not be read when they were to be rewritten.
-    unreadable: BTreeSet<u64>,
+    setbacks: setbacks::Setbacks,
     look: Look,
     expiry: expiry::Expiry,
     gate: Gate,
@@ -208,7 +208,7 @@ impl Keeper {
             spares,
             undeleted: Vec::new(),
             unsynced: false,
-            unreadable: BTreeSet::new(),
+            setbacks: setbacks::Setbacks::default(),
             look,
             expiry: expiry::Expiry::default(),
             gate: Gate::default(),
@@ -239,6 +239,7 @@ impl Keeper {
         self.prune();
         // On a full disk nothing is sealed, and what is trimmed is all that can help.
         self.look.wanted |= sealed || inbox.moved || self.journal.is_disk_full() || self.has_quiet_news();
+        self.look.wanted |= self.setbacks.end_pauses(self.journal.now_ms());
         self.look.whole |= inbox.check_retention;
         if !self.journal.is_unchecked() {
             self.look_if_due();
@@ -566,6 +567,7 @@ impl Keeper {
     fn free_one(&mut self, sequence: u64) -> io::Result<()> {
         let Some(segment) = self.journal.segments().get(sequence) else { return Ok(()) };
         self.journal.segments().remove(sequence);
+        self.forget_setback(&segment);
         self.journal.cold().forget(segment.id);
         for log in self.journal.all_logs() {
             log.inner().segments.remove(sequence);
@@ -626,4 +628,7 @@ pub(crate) enum KeeperError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Segment(#[from] SegmentError),
+    /// Of a segment that is being rewritten.
+    #[error("segment {sequence} cannot be read: {error}")]
+    Source { sequence: u64, error: SegmentError },
 }

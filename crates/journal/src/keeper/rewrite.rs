@@ -17,7 +17,7 @@ use super::usage::Usage;
 use super::{Keeper, KeeperError};
 use crate::disk::File;
 use crate::index::{SealInfo, SealedIndex, write_index};
-use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind, segment_name};
+use crate::segments::{SEGMENT_HEADER_BYTES, Segment, SegmentError, SegmentHeader, SegmentKind, segment_name};
 
 /// Name of a segment that is being rewritten.
 pub(crate) const NAME_REWRITING: &str = "rewriting";
@@ -67,7 +67,7 @@ impl Keeper {
         let mut outcome = Ok(());
         for _ in 0..TURN_MAX {
             let limits = self.limits()?;
-            let blocked = |sequence| self.unreadable.contains(&sequence) || self.journal.window().is_being_emptied(sequence) && !limits.short;
+            let blocked = |sequence| self.setbacks.blocks(sequence) || self.journal.window().is_being_emptied(sequence) && !limits.short;
             let Some(victims) = choose(usage, &limits, blocked) else { break };
             let first = victims[0].sequence;
             let at = usage.iter().position(|used| used.sequence == first).unwrap_or(0);
@@ -79,10 +79,12 @@ impl Keeper {
             let sequences: Vec<u64> = victims.iter().map(|used| used.sequence).collect();
             match self.rewrite(&sequences, &limits) {
                 Ok(()) => {}
-                Err(KeeperError::Segment(error)) => {
-                    // What is damaged stays as it is, and is in nobody's way.
-                    tracing::error!(journal = self.journal.number(), segments = ?sequences, %error, "a segment cannot be rewritten");
-                    self.unreadable.extend(sequences);
+                Err(KeeperError::Source { sequence, error }) => {
+                    self.set_back(sequence, &error);
+                    #[cfg(feature = "planted")]
+                    if self.journal.planted() == Some(crate::Planted::ForsakeUnreadable) {
+                        sequences.iter().for_each(|victim| _ = self.setbacks.enter(*victim, true, began));
+                    }
                 }
                 Err(error) => {
                     outcome = Err(error);
@@ -109,6 +111,28 @@ impl Keeper {
             self.remove_leftover()?;
         }
         outcome.map(drop)
+    }
+
+    /// One of the segments that were to be rewritten could not be read.
+    fn set_back(&mut self, sequence: u64, error: &SegmentError) {
+        let damaged = !matches!(error, SegmentError::Io { .. });
+        if !self.setbacks.enter(sequence, damaged, self.journal.now_ms()) {
+            return;
+        }
+        let (journal, segment) = (self.journal.number(), segment_name(sequence));
+        if damaged {
+            tracing::error!(journal, segment, %error, "a segment is damaged and cannot be rewritten, the space of what is dead in it does not come back");
+        } else {
+            tracing::warn!(journal, segment, %error, "a segment cannot be read, it is rewritten later");
+        }
+    }
+
+    /// It is not there any more as it was.
+    pub(super) fn forget_setback(&mut self, segment: &Segment) {
+        self.journal.unreadable_places().forget(&segment.file.name());
+        if self.setbacks.leave(segment.sequence) {
+            tracing::info!(journal = self.journal.number(), segment = segment_name(segment.sequence), "a segment that could not be read is rewritten, or all of it is dead");
+        }
     }
 
     /// What an attempt that failed, or was given up, has left of a rewriting.
@@ -154,13 +178,15 @@ impl Keeper {
         let places = runs.iter().map(|run| (ids.partition_point(|id| *id < run.log) as u32, *run));
         write_index(&*file, end, &ids, places, &info)?;
         file.sync()?;
-        let index = SealedIndex::open(Arc::clone(&file), self.journal.uuid(), sequence, Arc::clone(self.journal.index_cache()))?;
+        let index = self.open_index(&file, sequence)?;
         self.rewritten_since_checkpoint = true;
         self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file))?;
         // The file has the name. Whatever fails from here on, the table says so too: else a segment might be rewritten that this one says it replaces.
         let synced = self.storage.sync_folder();
         self.unsynced |= synced.is_err();
+        let (file, index) = self.open_rewritten(sequence).unwrap_or((file, index));
         self.replace(&sources, sequence, file, index, &logs);
+        self.forget_setback(&sources[0].0);
         let replaced: Vec<u64> = sources[1..].iter().map(|(replaced, _)| replaced.sequence).collect();
         // A segment that somebody holds is not written again.
         drop(sources);
@@ -176,6 +202,17 @@ impl Keeper {
             return Ok(self.storage.open(NAME_REWRITING)?);
         }
         Ok(self.storage.create(NAME_REWRITING, SEGMENT_HEADER_BYTES as u64)?)
+    }
+
+    fn open_index(&self, file: &Arc<dyn File>, sequence: u64) -> Result<SealedIndex, KeeperError> {
+        Ok(SealedIndex::open(Arc::clone(file), self.journal.uuid(), sequence, Arc::clone(self.journal.index_cache()))?)
+    }
+
+    /// Opened by the name that it has now, so that what is said of it later says which segment it is.
+    fn open_rewritten(&self, sequence: u64) -> Result<(Arc<dyn File>, SealedIndex), KeeperError> {
+        let file = self.storage.open(&segment_name(sequence))?;
+        let index = self.open_index(&file, sequence)?;
+        Ok((file, index))
     }
 
     /// Puts the new segment into the table, and points the logs at it.

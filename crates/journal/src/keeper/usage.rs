@@ -9,7 +9,7 @@ use crate::disk::SECTOR;
 use crate::index::{INDEX_ENTRY_BYTES, LogRow, ROW_BYTES, SealedIndex};
 use crate::log::Log;
 use crate::run::Run;
-use crate::segments::Segment;
+use crate::segments::{Segment, SegmentError};
 
 /// What a rewritten segment takes beside bodies and index: its header, its footer, and what fills sections up to whole sectors.
 const AROUND_BYTES: u64 = 8 * SECTOR as u64;
@@ -94,7 +94,7 @@ impl Keeper {
     }
 
     /// What a log still has in a segment: its runs, and in place of those of which everything is done, gaps, which are runs of no bytes.
-    pub(super) fn live_runs(&self, log: &Log, row: &LogRow, index: &SealedIndex) -> Result<Vec<Run>, KeeperError> {
+    pub(super) fn live_runs(&self, log: &Log, row: &LogRow, index: &SealedIndex) -> Result<Vec<Run>, SegmentError> {
         let start = log.start().max(log.archived_until());
         let done = log.done_within(row.base.max(start)..row.next);
         let mut runs: Vec<Run> = Vec::new();

@@ -1,11 +1,12 @@
-//! What rewriting reads, and that nobody waits for it: many logs whose tiny batches lie mixed.
+//! What rewriting reads, that nobody waits for it, and what it does where it cannot read: many logs whose tiny batches lie mixed.
 
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use journal::disk::{File, IoMode, RealStorage, Storage, Submitter, submitter};
 use journal::{Append, AppendItem, JournalConfig, Keeper, Log, ReplyTo, Writer};
@@ -32,6 +33,8 @@ struct Watch {
     rewriting: Mutex<bool>,
     read_bytes: AtomicU64,
     segments_made: AtomicU64,
+    /// So many reads meanwhile fail.
+    failing: AtomicU64,
     /// Done at each read meanwhile.
     hook: Mutex<Option<Hook>>,
 }
@@ -66,6 +69,7 @@ impl Storage for Watched {
         self.storage.rename(from, to)
     }
     fn remove(&self, name: &str) -> io::Result<()> {
+        *self.watch.rewriting.lock() &= name != "rewriting";
         self.storage.remove(name)
     }
     fn discard(&self, name: &str, _held: Option<Arc<dyn File>>) -> io::Result<()> {
@@ -91,8 +95,12 @@ impl File for WatchedFile {
         self.0.size()
     }
     fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        let rewriting = *self.1.rewriting.lock();
+        if rewriting && self.1.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         let got = self.0.read_at(position, into)?;
-        if *self.1.rewriting.lock() {
+        if rewriting {
             self.1.read_bytes.fetch_add(got as u64, Ordering::SeqCst);
             let hook = self.1.hook.lock().take();
             if let Some(mut hook) = hook {
@@ -181,6 +189,10 @@ impl ByHand {
     fn trim(&mut self) {
         let trimmed = (1..=LOGS).filter(|id| id % (LOGS / KEPT) != 0).map(|id| self.log(id));
         self.append(trimmed.map(|log| AppendItem::Trim { to: log.end(), log }).collect());
+        self.look();
+    }
+
+    fn look(&mut self) {
         for _ in 0..10 {
             // A look that takes long is followed by a rest.
             std::thread::sleep(Duration::from_millis(50));
@@ -191,6 +203,11 @@ impl ByHand {
 
     fn rewritten(&self) -> u64 {
         self.journal.metrics().segments_rewritten.get()
+    }
+
+    /// Length of the full segments.
+    fn sealed_bytes(&self) -> u64 {
+        self.journal.segments_listed().iter().filter(|segment| segment.sealed).map(|segment| segment.bytes).sum()
     }
 }
 
@@ -246,4 +263,65 @@ fn the_writer_has_its_next_segments_while_one_is_rewritten() {
     assert!(made >= 2, "{made} segments were made for the writer meanwhile");
     check(&node.journal);
     assert!(read_all(&node.journal, &large, LARGE) > Offset(2 * SEGMENT_BYTES / LARGE as u64));
+}
+
+/// What is rewritten of a journal, and what its full segments take then.
+fn without_failure() -> (u64, u64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = ByHand::open(folder.path());
+    node.fill();
+    node.trim();
+    (node.rewritten(), node.sealed_bytes())
+}
+
+#[test]
+fn a_read_that_fails_once_holds_up_its_segment_alone_and_not_for_long() {
+    let (rewritten, bytes) = without_failure();
+    assert!(rewritten >= 3, "{rewritten} segments are rewritten");
+    for failing in [1, 2] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut node = ByHand::open(folder.path());
+        node.fill();
+        let before = node.sealed_bytes();
+        node.watch.failing.store(failing, Ordering::SeqCst);
+        node.trim();
+        assert_eq!(node.watch.failing.load(Ordering::SeqCst), 0, "reads have failed");
+        assert!(node.rewritten() >= rewritten - failing, "{failing}: {} of {rewritten} segments are rewritten in spite of it", node.rewritten());
+        let began = Instant::now();
+        while node.sealed_bytes() > bytes + SEGMENT_BYTES / 16 {
+            assert!(began.elapsed() < Duration::from_secs(60), "{failing}: {} bytes of {before}, without a failure {bytes}", node.sealed_bytes());
+            node.look();
+        }
+        assert_eq!(node.journal.unreadable(), [], "all of it was read");
+        check(&node.journal);
+    }
+}
+
+#[test]
+fn a_damaged_segment_stays_and_holds_up_no_other() {
+    let (rewritten, _) = without_failure();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = ByHand::open(folder.path());
+    node.fill();
+    let damaged = "segment-000000000001";
+    let file = std::fs::OpenOptions::new().write(true).open(folder.path().join(damaged)).expect("it is there");
+    file.write_all_at(&[0; 64 << 10], 1 << 20).expect("written");
+    node.trim();
+    let is_named = |node: &ByHand| {
+        let places = node.journal.unreadable();
+        assert!(places.len() == 1 && places[0].file.ends_with(damaged) && places[0].what.contains("checksum"), "{places:?}");
+    };
+    is_named(&node);
+    assert_eq!(node.rewritten(), rewritten - 1, "all but the damaged one");
+    // A second is the first pause of those that are tried again.
+    let read = node.watch.read_bytes.load(Ordering::SeqCst);
+    (0..5).for_each(|_| node.look());
+    is_named(&node);
+    assert_eq!((node.rewritten(), node.watch.read_bytes.load(Ordering::SeqCst)), (rewritten - 1, read), "it is left alone");
+    let all = (1..=LOGS).map(|id| node.log(id));
+    let trims = all.map(|log| AppendItem::Trim { to: log.end(), log }).collect();
+    node.append(trims);
+    node.look();
+    assert_eq!(node.journal.unreadable(), [], "nothing of it is live");
+    assert!(!folder.path().join(damaged).exists());
 }

@@ -1,0 +1,83 @@
+//! A read that fails once while segments are rewritten: what is dead in them is given back all the same, a little later.
+
+use std::sync::atomic::Ordering;
+
+use journal::AppendItem;
+use types::{Durability, LogId};
+
+use super::{Coverage, SEGMENT_BYTES, Waiting, World, durability, is_compacted, retention};
+use crate::disk::Faults;
+
+/// So many full segments are wanted, …
+const SEALED: usize = 4;
+/// … for which there are no more appends than these.
+const APPENDS_MAX: u64 = 1500;
+/// Turns of the keeper, a second apart, in which it begins to rewrite, and in which it has time to do so again.
+const TURNS: u64 = 30;
+const SECOND_MS: i64 = 1000;
+/// Reads of a rewriting, of which one fails.
+const READS: u64 = 6;
+/// What full segments take beside twice what is live in them: what each has around it, and the last of them, which no checkpoint covers.
+const BESIDE_BYTES: u64 = SEGMENT_BYTES * 3 / 2;
+
+impl World {
+    /// Fills some segments, lets go of all but the records of one log, and looks whether the space comes back.
+    pub(super) fn rewrite_in_spite_of_a_failed_read(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        // Nothing dies meanwhile, and the archive takes nothing.
+        self.disk.put_out_fuses();
+        self.disk.set_faults(Faults::default());
+        self.archive_rests = u64::MAX;
+        let outcome = self.reclaim_after_failure(coverage);
+        self.archive_rests = 0;
+        self.disk.fail_within_rewriting(None);
+        outcome
+    }
+
+    fn reclaim_after_failure(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        if self.disk.is_dead() || self.segment_bytes != SEGMENT_BYTES {
+            return Ok(());
+        }
+        for _ in 0..APPENDS_MAX {
+            if self.sealed().1 >= SEALED {
+                break;
+            }
+            self.append(coverage);
+            self.step(coverage)?;
+            self.keep(coverage);
+        }
+        self.drain(coverage)?;
+        let is_plain = |id: &LogId| durability(*id) == Durability::Fsync && !is_compacted(*id) && retention(*id) == journal::Retention::default();
+        let plain: Vec<LogId> = self.ids().into_iter().filter(is_plain).collect();
+        let kept = plain[self.reclaims.below(plain.len() as u64) as usize];
+        let others: Vec<_> = self.ids().into_iter().filter(|id| *id != kept).map(|id| self.log(id)).collect();
+        for log in others {
+            let (id, to) = (log.id(), log.high_watermark());
+            let model = self.logs.entry(id).or_default();
+            model.start_possible = model.start_possible.max(to.0);
+            self.submit(id.0, AppendItem::Trim { log, to }, Waiting::Trim { log: id, to });
+        }
+        self.disk.fail_within_rewriting(Some(self.reclaims.below(READS)));
+        let failed = self.disk.counters().read_errors;
+        for turn in 0..2 * TURNS {
+            self.drain(coverage)?;
+            self.clock.0.fetch_add(SECOND_MS, Ordering::Relaxed);
+            if turn == TURNS && self.disk.counters().read_errors == failed {
+                return Ok(());
+            }
+        }
+        let (bytes, count) = self.sealed();
+        let live = self.running.as_ref().map_or(0, |running| running.journal.segment_usage().1 as u64);
+        if bytes > 2 * live + BESIDE_BYTES {
+            return Err(format!("{count} full segments take {bytes} bytes, {live} are live in them, and a read had failed once when they were rewritten"));
+        }
+        coverage.add("rewritings in spite of a failed read", 1);
+        Ok(())
+    }
+
+    /// Length of full segments, and how many there are.
+    fn sealed(&self) -> (u64, usize) {
+        let listed = self.running.as_ref().map_or_else(Vec::new, |running| running.journal.segments_listed());
+        let sealed: Vec<u64> = listed.iter().filter(|segment| segment.sealed).map(|segment| segment.bytes).collect();
+        (sealed.iter().sum(), sealed.len())
+    }
+}
