@@ -28,7 +28,7 @@ pub const SEGMENT_HEADER_BYTES: usize = SECTOR;
 /// What data may not use when no further segment can be had: deletes and trims still can.
 pub(crate) const STATE_RESERVE_BYTES: u64 = 64 << 20;
 /// Runs a segment holds at most, so that its index fits into memory while it is written.
-const RUNS_MAX: usize = 400_000;
+pub(crate) const RUNS_MAX: usize = 400_000;
 /// Segments that one rewriting may replace.
 pub(crate) const REPLACES_MAX: usize = 64;
 

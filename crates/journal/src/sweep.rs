@@ -37,6 +37,12 @@ impl Sweep {
     pub fn new(mut runs: Vec<(Arc<Segment>, Run)>) -> Self {
         runs.sort_by_key(|(segment, run)| (segment.sequence, run.base, run.position));
         runs.sort_by_key(|(segment, run)| (segment.sequence, run.position));
+        Self::in_order(runs)
+    }
+
+    /// The same of runs that are in this order.
+    pub fn in_order(runs: Vec<(Arc<Segment>, Run)>) -> Self {
+        debug_assert!(runs.is_sorted_by_key(|(segment, run)| (segment.sequence, run.position)));
         Self {
             runs,
             at: 0,

@@ -5,6 +5,8 @@
 //! * Four small ones in a row become one, so that there are not many.
 //! * When the disk is short of space less is enough, and what is written fits into what there is.
 //! * What is written is no longer than a segment is, or than the one in whose place it comes: segments may have been longer before.
+//! * What is live of several together has no more than [`RUNS_MAX`] runs: all of them are in memory while they are copied. One segment is rewritten however
+//!   many it has.
 
 use super::usage::Usage;
 use crate::segments::REPLACES_MAX;
@@ -15,6 +17,11 @@ const SMALL_SHARE: u64 = 4;
 const SMALL_MIN: usize = 4;
 /// Less than this part of a segment is not worth a rewriting.
 const GAIN_SHARE: u64 = 16;
+/// Runs of several segments that are rewritten together, at most: about 32 MiB while they are copied and while their index is written.
+const RUNS_MAX: u64 = 250_000;
+/// A segment with this part of that many is not small, and so many together are worth a rewriting that gives back as much as it copies: there will not be many
+/// more of them at once.
+const RUNS_SHARE: u64 = SMALL_MIN as u64;
 /// What is so many times as good is better.
 const ABOUT: f64 = 1.1;
 /// When the disk is short it is worth to copy so many times what is given back.
@@ -33,7 +40,7 @@ pub(super) struct Limits {
 
 impl Limits {
     fn is_small(&self, used: &Usage) -> bool {
-        used.kept_bytes < self.segment_bytes / SMALL_SHARE
+        used.kept_bytes < self.segment_bytes / SMALL_SHARE && used.runs < RUNS_MAX / RUNS_SHARE
     }
 
     /// Is it to give back something, or its name at least?
@@ -53,13 +60,15 @@ pub(super) fn choose(usage: &[Usage], limits: &Limits, blocked: impl Fn(u64) -> 
     let mut best: Option<(f64, &[Usage])> = None;
     for from in 0..usage.len() {
         let mut own = None;
-        let (mut gain, mut kept, mut small) = (0, 0, true);
+        let (mut gain, mut kept, mut runs, mut small) = (0, 0, 0, true);
         let longest = limits.room_bytes.min(limits.segment_bytes.max(usage[from].file_bytes));
         for (number, used) in usage[from..].iter().take(REPLACES_MAX).enumerate() {
             kept += used.kept_bytes;
-            if blocked(used.sequence) || !limits.is_loose(used) || kept > longest {
+            runs += used.runs;
+            if blocked(used.sequence) || !limits.is_loose(used) || kept > longest || number > 0 && runs > RUNS_MAX {
                 break;
             }
+            let least = if runs < RUNS_MAX / RUNS_SHARE { least } else { 0 };
             gain += used.file_bytes.saturating_sub(used.kept_bytes);
             small &= limits.is_small(used);
             let gathers = small && number + 1 >= SMALL_MIN && !limits.short;
@@ -91,7 +100,7 @@ mod tests {
     fn segments(live: &[u64]) -> Vec<Usage> {
         let used = |(at, percent): (usize, &u64)| {
             let kept = SEGMENT * percent / 100;
-            Usage { sequence: at as u64, file_bytes: SEGMENT, live_bytes: kept, kept_bytes: kept }
+            Usage { sequence: at as u64, file_bytes: SEGMENT, live_bytes: kept, kept_bytes: kept, runs: 1 }
         };
         live.iter().enumerate().map(used).collect()
     }
@@ -105,9 +114,11 @@ mod tests {
         let mut copied = 0;
         while let Some(victims) = choose(&usage, limits, |_| false) {
             let kept: u64 = victims.iter().map(|used| used.kept_bytes).sum();
+            let runs: u64 = victims.iter().map(|used| used.runs).sum();
+            assert!(runs <= RUNS_MAX || victims.len() == 1, "{runs} runs of {} segments at once", victims.len());
             copied += kept;
             let at = usage.iter().position(|used| *used == victims[0]).unwrap();
-            let one = Usage { file_bytes: kept, kept_bytes: kept, live_bytes: kept, ..victims[0] };
+            let one = Usage { file_bytes: kept, kept_bytes: kept, live_bytes: kept, runs, ..victims[0] };
             usage.splice(at..at + victims.len(), [one]);
             assert!(copied < 100 * SEGMENT, "it comes to an end");
         }
@@ -138,7 +149,7 @@ mod tests {
     fn segments_that_were_longer_before_are_rewritten_too() {
         let long = |percent: u64| {
             let kept = 16 * SEGMENT * percent / 100;
-            Usage { sequence: 0, file_bytes: 16 * SEGMENT, live_bytes: kept, kept_bytes: kept }
+            Usage { sequence: 0, file_bytes: 16 * SEGMENT, live_bytes: kept, kept_bytes: kept, runs: 1 }
         };
         let roomy = Limits { room_bytes: u64::MAX, ..ROOMY };
         for percent in [5, 20, 49] {
@@ -151,10 +162,39 @@ mod tests {
 
     #[test]
     fn small_ones_are_gathered_once() {
-        let small = |at| Usage { sequence: at, file_bytes: SEGMENT / 10, live_bytes: 1, kept_bytes: SEGMENT / 10 };
+        let small = |at| Usage { sequence: at, file_bytes: SEGMENT / 10, live_bytes: 1, kept_bytes: SEGMENT / 10, runs: 1 };
         assert_eq!(chosen(&(0..3).map(small).collect::<Vec<_>>(), &ROOMY), []);
         let (copied, left) = settle((0..100).map(small).collect(), &ROOMY);
         assert!(left.len() <= 100 / 4 && copied <= 20 * SEGMENT, "{} files, {copied} copied", left.len());
+    }
+
+    /// Segments of a 40th of the usual length, which are full because of their runs, of which these parts of a hundred are live.
+    fn of_many_runs(live: &[u64]) -> Vec<Usage> {
+        let used = |(at, percent): (usize, &u64)| {
+            let kept = SEGMENT / 40 * percent / 100;
+            Usage { sequence: at as u64, file_bytes: SEGMENT / 40, live_bytes: kept, kept_bytes: kept, runs: 400_000 * percent / 100 }
+        };
+        live.iter().enumerate().map(used).collect()
+    }
+
+    #[test]
+    fn no_more_runs_are_copied_at_once_than_fit_into_memory_and_space_comes_back_all_the_same() {
+        for percent in 1..=100 {
+            let usage = of_many_runs(&[percent; 200]);
+            let live: u64 = usage.iter().map(|used| used.kept_bytes).sum();
+            let (copied, left) = settle(usage, &ROOMY);
+            let files: u64 = left.iter().map(|used| used.file_bytes).sum();
+            assert!(files <= 2 * live + SEGMENT / GAIN_SHARE, "{percent} %: {files} for {live}");
+            assert!(copied <= 4 * live, "{percent} %: {copied} for {live}");
+            // Where little is live they are gathered too.
+            let runs = 200 * 400_000 * percent / 100;
+            assert!(left.len() as u64 <= 4 + runs / (RUNS_MAX / RUNS_SHARE), "{percent} %: {} files", left.len());
+        }
+        assert_eq!(chosen(&of_many_runs(&[100; 64]), &ROOMY), []);
+        // What nobody would make today.
+        let huge = Usage { sequence: 0, file_bytes: SEGMENT, live_bytes: 1, kept_bytes: SEGMENT / 3, runs: 10 * RUNS_MAX };
+        assert_eq!(chosen(&[huge], &ROOMY), [0]);
+        assert_eq!(chosen(&[huge, Usage { sequence: 1, ..huge }], &ROOMY), [0]);
     }
 
     #[test]

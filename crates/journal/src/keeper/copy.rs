@@ -5,9 +5,13 @@
 //! * Where runs are long sections are taken in the order of logs, and each run is read for itself: then all of a log lies together, which its
 //!   readers like best.
 //!
+//! All live runs are in memory at the beginning, and those of the new segment at the end: the ones go as the others come, and `choose` sees to it that they are not too
+//! many.
+//!
 //! Runs of one log that follow each other become one. What belongs to logs that share runs stays in the order in which it lies, so that shared
 //! ones are copied once.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
@@ -18,8 +22,9 @@ use super::{Keeper, KeeperError};
 use crate::chunk::{crc32c, padded};
 use crate::disk::{File, SECTOR};
 use crate::index::SealedIndex;
+use crate::log::Log;
 use crate::run::{OFFSETS_MAX, Run};
-use crate::segments::{SEGMENT_HEADER_BYTES, Segment, SegmentError};
+use crate::segments::{RUNS_MAX, SEGMENT_HEADER_BYTES, Segment, SegmentError};
 use crate::sweep::Sweep;
 
 /// Runs are merged up to this length, so that history reads in large pieces.
@@ -85,41 +90,54 @@ struct Plan<'a> {
     /// Runs are long.
     long: bool,
     section_bytes: u64,
+    /// Live runs, at most.
+    runs: usize,
+}
+
+/// What a body takes while its section is read, beside its bytes and parts.
+const WANTED_BYTES: usize = size_of::<(Arc<Segment>, Run)>();
+
+/// Takes parts from the end, until they are a section; those of one body together.
+fn next_section(parts: &mut Vec<Part>, section_bytes: u64) -> Vec<Part> {
+    let (mut from, mut bytes) = (parts.len(), 0);
+    for same in parts.chunk_by(Part::lies_with).rev() {
+        if bytes >= section_bytes {
+            break;
+        }
+        bytes += u64::from(same[0].run.bytes) + (size_of_val(same) + WANTED_BYTES) as u64;
+        from -= same.len();
+    }
+    let section = parts.split_off(from);
+    parts.shrink_to_fit();
+    section
 }
 
 impl Keeper {
     /// Copies what is live. Returns the logs that have something in the new segment; `None`: the journal is being shut down.
     pub(super) fn copy_live(&mut self, sources: &[Source], copy: &mut Copy, limits: &Limits) -> Result<Option<HashSet<LogId>>, KeeperError> {
         let plan = self.plan(sources)?;
-        let (mut copied, mut section, mut bytes) = (HashSet::new(), Vec::new(), 0);
-        // What is taken in its order need not be in memory for all of them.
-        let groups = if plan.long { sources.len() } else { 1 };
-        for first in (0..sources.len()).step_by(groups) {
-            let mut parts = self.live_parts(&plan, first..first + groups, limits)?;
-            match plan.long {
-                true => parts.sort_unstable_by_key(Part::by_log),
-                false => parts.sort_unstable_by_key(Part::by_place),
-            }
-            copied.extend(parts.iter().map(|part| part.run.log));
-            for same in parts.chunk_by(Part::lies_with) {
-                if bytes >= plan.section_bytes {
-                    if !self.copy_section(&plan, &mut section, copy, limits)? {
-                        return Ok(None);
-                    }
-                    bytes = 0;
-                }
-                section.extend_from_slice(same);
-                bytes += u64::from(same[0].run.bytes) + size_of_val(same) as u64;
+        let mut parts = self.live_parts(&plan, limits)?;
+        // The last ones first: sections are taken from the end.
+        match plan.long {
+            true => parts.sort_unstable_by_key(|part| Reverse(part.by_log())),
+            false => parts.sort_unstable_by_key(|part| Reverse(part.by_place())),
+        }
+        let copied = parts.iter().map(|part| part.run.log).collect();
+        while !parts.is_empty() {
+            let section = next_section(&mut parts, plan.section_bytes);
+            if !self.copy_section(&plan, section, copy, limits)? {
+                return Ok(None);
             }
         }
-        let is_whole = self.copy_section(&plan, &mut section, copy, limits)?;
-        Ok(is_whole.then_some(copied))
+        Ok(Some(copied))
     }
 
     fn plan<'a>(&self, sources: &'a [Source]) -> Result<Plan<'a>, KeeperError> {
-        let (mut sharing, mut bytes, mut entries) = (HashSet::new(), 0, 0);
+        let (mut sharing, mut bytes, mut entries, mut runs) = (HashSet::new(), 0, 0, 0);
         for (segment, index) in sources {
             for row in index.rows().map_err(|error| KeeperError::Source { sequence: segment.sequence, error })? {
+                let is_live = |log: Arc<Log>| row.next > log.start().max(log.archived_until());
+                runs += if self.journal.log(row.log).is_some_and(is_live) { row.entries as usize } else { 0 };
                 if row.shared_bytes > 0 {
                     sharing.insert(row.log);
                 } else {
@@ -130,13 +148,14 @@ impl Keeper {
         }
         let config = self.journal.config();
         let section_bytes = SECTION_BYTES_MAX.min(config.cold_bytes as u64 / CACHE_SHARE).min(config.segment_bytes / SEGMENT_SHARE);
-        Ok(Plan { sources, sharing, long: bytes >= entries * LONG_RUN_BYTES, section_bytes })
+        Ok(Plan { sources, sharing, long: bytes >= entries * LONG_RUN_BYTES, section_bytes, runs })
     }
 
-    /// What is live of some sources.
-    fn live_parts(&mut self, plan: &Plan<'_>, sources: std::ops::Range<usize>, limits: &Limits) -> Result<Vec<Part>, KeeperError> {
-        let mut parts = Vec::new();
-        for (source, (segment, index)) in (0u16..).zip(plan.sources).take(sources.end).skip(sources.start) {
+    /// What is live of the sources.
+    fn live_parts(&mut self, plan: &Plan<'_>, limits: &Limits) -> Result<Vec<Part>, KeeperError> {
+        // Of those that are done nobody knows yet.
+        let mut parts = Vec::with_capacity(plan.runs.min(RUNS_MAX));
+        for (source, (segment, index)) in (0u16..).zip(plan.sources) {
             let all = index.rows().map_err(|error| KeeperError::Source { sequence: segment.sequence, error })?;
             for rows in all.chunks(ROWS_AT_ONCE) {
                 self.prepare_meanwhile(limits);
@@ -151,11 +170,12 @@ impl Keeper {
         Ok(parts)
     }
 
-    /// Copies what is in a section, which is empty then. False: the journal is being shut down.
-    fn copy_section(&mut self, plan: &Plan<'_>, section: &mut Vec<Part>, copy: &mut Copy, limits: &Limits) -> Result<bool, KeeperError> {
+    /// Copies what is in a section. False: the journal is being shut down.
+    fn copy_section(&mut self, plan: &Plan<'_>, mut section: Vec<Part>, copy: &mut Copy, limits: &Limits) -> Result<bool, KeeperError> {
         section.sort_unstable_by_key(Part::by_place);
-        let Some(memory) = self.read_section(plan, section, limits)? else { return Ok(false) };
+        let Some(memory) = self.read_section(plan, &mut section, limits)? else { return Ok(false) };
         section.sort_unstable_by_key(Part::by_log);
+        copy.runs.reserve_exact(section.len());
         for same in section.chunk_by(|one, other| !one.alone && !other.alone && one.lies_with(other)) {
             let first = &same[0];
             let bytes = &memory[first.at as usize..][..first.run.bytes as usize];
@@ -168,13 +188,13 @@ impl Keeper {
             let sharers = if self.journal.planted() == Some(crate::Planted::FreeSharedBody) { vec![sharers[0]] } else { sharers };
             copy.add_shared(&sharers, bytes)?;
         }
-        section.clear();
         Ok(true)
     }
 
     /// Reads the bodies of a section, which is in the order in which they lie, and notes where each is in memory.
     fn read_section(&mut self, plan: &Plan<'_>, section: &mut [Part], limits: &Limits) -> Result<Option<Vec<u8>>, KeeperError> {
-        let (mut wanted, mut bytes) = (Vec::new(), 0u32);
+        let bodies = section.chunk_by(Part::lies_with).filter(|same| !same[0].run.is_gap()).count();
+        let (mut wanted, mut bytes) = (Vec::with_capacity(bodies), 0u32);
         for same in section.chunk_by_mut(|one, other| one.lies_with(other)) {
             same.iter_mut().for_each(|part| part.at = bytes);
             if !same[0].run.is_gap() {
@@ -183,7 +203,7 @@ impl Keeper {
             }
         }
         let mut memory = Vec::with_capacity(bytes as usize);
-        let mut sweep = Sweep::new(wanted);
+        let mut sweep = Sweep::in_order(wanted);
         if plan.long {
             sweep = sweep.with_gap(LONG_RUN_GAP_BYTES);
         }

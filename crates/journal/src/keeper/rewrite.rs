@@ -173,8 +173,7 @@ impl Keeper {
         let (file, mut runs, end) = copy.finish()?;
         // The index has those of each log in the order of its offsets, wherever they lie.
         runs.sort_unstable_by_key(|run| (run.log, run.base));
-        let mut ids: Vec<LogId> = runs.iter().map(|run| run.log).collect();
-        ids.dedup();
+        let ids: Vec<LogId> = runs.chunk_by(|one, other| one.log == other.log).map(|same| same[0].log).collect();
         let places = runs.iter().map(|run| (ids.partition_point(|id| *id < run.log) as u32, *run));
         write_index(&*file, end, &ids, places, &info)?;
         file.sync()?;

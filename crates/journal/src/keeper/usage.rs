@@ -24,6 +24,8 @@ pub(super) struct Usage {
     pub live_bytes: u64,
     /// What a rewritten segment with all that is live would take, at most.
     pub kept_bytes: u64,
+    /// Live runs.
+    pub runs: u64,
 }
 
 /// What is live in one segment, while it is counted.
@@ -79,6 +81,7 @@ impl Keeper {
             live_bytes: count.bytes.max(u64::from(count.rows > 0)),
             // Checksums of the index' pages and the sets of logs that share runs.
             kept_bytes: kept + kept / 64 + AROUND_BYTES,
+            runs: count.entries,
         })
     }
 
