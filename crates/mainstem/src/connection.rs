@@ -11,10 +11,11 @@ use tokio::io::Interest;
 
 use crate::closings::Reason;
 use crate::idle::Idle;
-use crate::input::{Input, Late, Reads, TURN_TIME, frames, make_room, receive};
+use crate::input::{Input, Late, Reads, frames, make_room, receive};
 use crate::protocol::Refusal;
 use crate::shard::{Connection, Outgoing, Shard};
 use crate::stream::Stream;
+use crate::turns::TURN_TIME;
 
 /// After a request that ends the connection, what was asked before may be answered for this long.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -125,7 +126,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 input.note_sent(sent);
                 shard.watch_time(now);
                 if sent >= SEND_TURN_BYTES && !outgoing.is_empty() {
-                    shard.pause().await;
+                    shard.turns.pause().await;
                     turn = None;
                     continue;
                 }
@@ -135,7 +136,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         // Requests of a few bytes, each answered and sent before the next one is looked at, are not read for a long time.
         let is_long = now.saturating_duration_since(*turn.get_or_insert(now)) >= TURN_TIME;
         if std::mem::take(&mut turn_ends) || is_long {
-            shard.pause().await;
+            shard.turns.pause().await;
             turn = None;
         }
         let sends = !outgoing.is_empty() || stream.wants_write();
@@ -149,6 +150,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             }
             last_progress = now;
         }
+        // Requests that there was no time for stand in line with those that have come since.
+        let mut goes_on = if input.interrupted { shard.turns.next().await } else { None };
+        let began = if goes_on.is_some() { Instant::now() } else { now };
         judge_login(connection, &mut refused, now);
         let answered = !sends && connection.session.borrow().is_idle();
         if let Some(end) = is_over(shard, connection, &mut refused, answered.then_some(last_sent)) {
@@ -160,6 +164,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         if may_read && let Some(end) = frames(shard, connection, &mut input, None) {
             let Some(end) = postpone(end, &mut refused) else { continue };
             return end;
+        }
+        if goes_on.take().is_some() {
+            shard.watch_time(began);
         }
         // The node may be stopping: what has come is answered.
         match make_room(shard, connection, &mut input, refused.is_some()) {
@@ -203,12 +210,16 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         turn = None;
         match happened {
             Happened::Readable => {
-                shard.wait_for_turn().await;
+                let own = shard.turns.next().await;
                 let now = Instant::now();
                 idle.note_activity(now);
-                let (end, answers) = take_turn(shard, connection, stream, &mut input, now).await;
+                let (end, delivered) = take_turn(shard, connection, stream, &mut input, now);
+                drop(own);
+                if !delivered && !input.drained {
+                    shard.turns.pause().await;
+                }
                 if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
-                turn_ends = answers || input.interrupted;
+                turn_ends = delivered && !input.drained || input.interrupted;
                 // Who always sends something is looked at, too.
                 if wake_at.is_some_and(|at| at <= now) {
                     connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), now);
@@ -295,17 +306,13 @@ fn judge_login(connection: &Connection, refused: &mut Option<(Refusal, Instant)>
     }
 }
 
-/// Reads, and delivers what was committed on the spot: that is answered before others have their turn, which then is to end (true).
-/// Where nothing is left to be read, waiting for more gives the others theirs.
-async fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, now: Instant) -> (Option<End>, bool) {
+/// Reads, and delivers what was committed on the spot (true): that is answered before others have their turn, which then is to end.
+fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, now: Instant) -> (Option<End>, bool) {
     let (end, delivered) = connection.serving(|| (receive(shard, connection, stream, input, now), shard.deliver_pending()));
     if input.drained && input.waits_for_a_rest() {
         stream.acknowledge();
     }
-    if !delivered && !input.drained {
-        shard.pause().await;
-    }
-    (end, delivered && !input.drained)
+    (end, delivered)
 }
 
 /// Has the client read nothing of what waits for it for too long?

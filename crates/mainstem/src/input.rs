@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::sync::Notify;
@@ -26,8 +26,6 @@ const SEGMENT_BYTES_MAX: usize = 64 << 10;
 const HELD_FROM_BYTES: usize = 4 << 10;
 /// Bytes read in one turn, before others get theirs.
 const TURN_BYTES: usize = 256 << 10;
-/// Requests that came together are handled for so long in one turn: a few bytes may ask for much. The one under way is finished.
-pub const TURN_TIME: Duration = Duration::from_millis(1);
 
 /// The frame being read.
 #[derive(Default)]
@@ -287,7 +285,7 @@ pub fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now
                 break Some(End::Refused(reason.into()));
             }
             // By the time at which the last one began: the clock is not asked again.
-            if at.saturating_duration_since(*began.get_or_insert(at)) >= TURN_TIME && !input.buffer.is_empty() {
+            if at.saturating_duration_since(*began.get_or_insert(at)) >= shard.turns.length() && !input.buffer.is_empty() {
                 input.interrupted = true;
                 break None;
             }

@@ -44,6 +44,7 @@ mod sockets;
 mod stream;
 mod tls;
 mod token_keys;
+mod turns;
 mod unfinished;
 mod upgrade;
 mod utc;

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use broker::{Cause, Event, Mailbox, Settings, Waits};
 use bytes::Bytes;
+use hashbrown::HashSet;
 use kafka_gateway::{Gateway, ShardContext};
 use prometheus_client::metrics::counter::Counter;
 use tokio::net::TcpStream as TokioStream;
 use tokio::sync::{Notify, mpsc};
-use types::{ConnectionId, ShardId};
+use types::{ConnectionId, LogId, ShardId};
 
 use crate::admission::Place;
 use crate::certificate::user_name;
@@ -27,13 +28,10 @@ use crate::pace::PaceRules;
 use crate::protocol::{Protocol, Session};
 use crate::stream::Stream;
 use crate::tls::Tls;
+use crate::turns::Turns;
 
 /// Blocking a shard for longer than this is counted.
 const BLOCKED_FROM: Duration = Duration::from_millis(5);
-/// After so much work sockets are looked at before more is begun …
-const ROUND_TIME: Duration = Duration::from_millis(5);
-/// … but nobody is put off more often than this.
-const PUT_OFF_MAX: usize = 20;
 /// Logs that have advanced are told of for so long at once.
 const MAIL_TIME: Duration = Duration::from_millis(2);
 
@@ -147,14 +145,12 @@ pub struct Shard {
     connections: RefCell<hashbrown::HashMap<ConnectionId, Rc<Connection>>>,
     mailbox: Arc<Mailbox>,
     events: RefCell<Vec<Event>>,
-    /// Those that came before, for which there was no time.
-    late_events: RefCell<VecDeque<Event>>,
+    advanced: RefCell<Advances>,
     /// Connections that wait for records which have come, for which there was no time.
     late_wakes: RefCell<VecDeque<ConnectionId>>,
     bell: Arc<Notify>,
-    /// What the thread has done since sockets were looked at, and how often they were.
-    spent: Cell<Duration>,
-    round: Cell<u64>,
+    /// Who is served next.
+    pub turns: Turns,
     busy: Arc<AtomicU64>,
     count: Arc<AtomicUsize>,
     id: ShardId,
@@ -163,6 +159,27 @@ pub struct Shard {
     closings: Closings,
     /// The node stops: nothing more is read, what was asked is answered.
     pub draining: Cell<bool>,
+}
+
+/// Logs that have advanced and are to be told of. Each is there once, however often it has: replies, which stand behind none of them, would wait for ever longer otherwise.
+#[derive(Default)]
+struct Advances {
+    line: VecDeque<LogId>,
+    known: HashSet<LogId>,
+}
+
+impl Advances {
+    fn note(&mut self, log: LogId) {
+        if self.known.insert(log) {
+            self.line.push_back(log);
+        }
+    }
+
+    fn take(&mut self) -> Option<LogId> {
+        let log = self.line.pop_front()?;
+        self.known.remove(&log);
+        Some(log)
+    }
 }
 
 /// Starts a shard.
@@ -185,11 +202,10 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
             connections: RefCell::default(),
             mailbox,
             events: RefCell::default(),
-            late_events: RefCell::default(),
+            advanced: RefCell::default(),
             late_wakes: RefCell::default(),
             bell: Arc::clone(&bell),
-            spent: Cell::default(),
-            round: Cell::default(),
+            turns: Turns::default(),
             busy: busy_here,
             count,
             id,
@@ -353,46 +369,49 @@ impl Shard {
             bell.notified().await;
             self.deliver_pending();
             if self.has_late_mail() {
-                self.pause().await;
+                self.turns.pause().await;
             }
         }
     }
 
-    /// Gives events to the sessions they are for, as many as there is time for; false when there are none.
+    /// Gives replies to the sessions they are for, and tells of logs that have advanced, of as many as there is time for; false when there was nothing.
     pub fn deliver_pending(&self) -> bool {
-        let (mut late, mut events) = (self.late_events.take(), self.events.take());
+        let mut events = self.events.take();
         self.mailbox.drain(&mut events);
-        if late.is_empty() && events.is_empty() && self.late_wakes.borrow().is_empty() {
-            self.events.replace(events);
-            return false;
-        }
-        let now = Instant::now();
-        self.wake_late(now);
-        let mut all = late.drain(..).chain(events.drain(..));
-        // Behind those that have waited already.
-        while let Some(event) = if self.late_wakes.borrow().is_empty() { all.next() } else { None } {
-            let (to, advances) = match &event {
-                Event::Reply { to, .. } => (Some(to.connection), false),
-                Event::Advanced(_) => (None, true),
-                Event::Space => (None, false),
-            };
-            // A defect met by one connection costs that connection, not the shard.
-            if std::panic::catch_unwind(AssertUnwindSafe(|| self.deliver(event, now))).is_err() {
-                self.give_up(to);
+        let any = !events.is_empty() || self.has_late_mail();
+        if any {
+            let now = Instant::now();
+            for event in events.drain(..) {
+                self.deliver(event, now);
             }
-            // A queue gives out a thousand messages: the clock is asked for these alone.
-            if advances && now.elapsed() >= MAIL_TIME {
-                break;
+            self.tell_of_advances(now);
+            if self.has_late_mail() {
+                self.bell.notify_one();
             }
-        }
-        let left: VecDeque<Event> = all.collect();
-        self.late_events.replace(left);
-        if self.has_late_mail() {
-            self.bell.notify_one();
+            self.watch_time(now);
         }
         self.events.replace(events);
-        self.watch_time(now);
-        true
+        any
+    }
+
+    /// Logs that have advanced, and connections that wait for them, while there is time. A queue gives out a thousand messages: the clock is asked for these alone.
+    fn tell_of_advances(&self, now: Instant) {
+        loop {
+            let waiting = self.late_wakes.borrow_mut().pop_front();
+            let next = if waiting.is_none() { self.advanced.borrow_mut().take() } else { None };
+            // A defect met by one connection costs that connection, not the shard.
+            let met = std::panic::catch_unwind(AssertUnwindSafe(|| match (waiting, next) {
+                (Some(id), _) => self.tell_of_records(id, &mut self.context.borrow_mut(), now),
+                (None, Some(log)) => self.tell_of_log(log, now),
+                (None, None) => {}
+            }));
+            if met.is_err() {
+                self.give_up(waiting);
+            }
+            if waiting.is_none() && next.is_none() || now.elapsed() >= MAIL_TIME {
+                return;
+            }
+        }
     }
 
     /// Are there events to be delivered?
@@ -401,16 +420,18 @@ impl Shard {
     }
 
     fn has_late_mail(&self) -> bool {
-        !self.late_events.borrow().is_empty() || !self.late_wakes.borrow().is_empty()
+        !self.advanced.borrow().line.is_empty() || !self.late_wakes.borrow().is_empty()
     }
 
-    /// Tells those that records have come for whom there was no time before, as many as there is time for.
-    fn wake_late(&self, now: Instant) {
-        while let Some(id) = self.late_wakes.borrow_mut().pop_front() {
-            if std::panic::catch_unwind(AssertUnwindSafe(|| self.tell_of_records(id, &mut self.context.borrow_mut(), now))).is_err() {
-                self.give_up(Some(id));
-            }
-            if now.elapsed() >= MAIL_TIME {
+    fn tell_of_log(&self, log: LogId, now: Instant) {
+        self.shared.amqp.advanced(log, self.id);
+        let mut context = self.context.borrow_mut();
+        let mut watchers = context.watches.advanced(log).into_iter();
+        while let Some(id) = watchers.next() {
+            self.tell_of_records(id, &mut context, now);
+            // A look may go through thousands of partitions.
+            if watchers.len() > 0 && now.elapsed() >= MAIL_TIME {
+                self.late_wakes.borrow_mut().extend(watchers);
                 break;
             }
         }
@@ -423,51 +444,23 @@ impl Shard {
         }
     }
 
-    /// Lets others have their turn, and has sockets looked at: what has come meanwhile is served before what goes on.
-    pub async fn pause(&self) {
-        let round = self.round.get();
-        tokio::task::yield_now().await;
-        if self.round.get() == round {
-            self.round.set(round + 1);
-            self.spent.set(Duration::ZERO);
-        }
-    }
-
-    /// Waits while the thread has done too much since it looked at sockets: it serves 61 tasks before it does that by itself, each of which may take a
-    /// turn's time.
-    pub async fn wait_for_turn(&self) {
-        for _ in 0..PUT_OFF_MAX {
-            if self.spent.get() < ROUND_TIME {
-                return;
-            }
-            self.pause().await;
-        }
-    }
-
     fn deliver(&self, event: Event, now: Instant) {
-        let connections = self.connections.borrow();
-        let mut context = self.context.borrow_mut();
         match event {
             Event::Reply { to, reply } => {
-                if let Some(connection) = connections.get(&to.connection) {
-                    connection.session.borrow_mut().handle_reply(to.token, reply, &mut context, now);
-                    connection.wake();
-                }
-            }
-            Event::Advanced(log) => {
-                self.shared.amqp.advanced(log, self.id);
-                let mut watchers = context.watches.advanced(log).into_iter();
-                while let Some(id) = watchers.next() {
-                    self.tell_of_records(id, &mut context, now);
-                    // A look may go through thousands of partitions.
-                    if watchers.len() > 0 && now.elapsed() >= MAIL_TIME {
-                        self.late_wakes.borrow_mut().extend(watchers);
-                        break;
+                // A defect met by one connection costs that connection, not the shard.
+                let met = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                    if let Some(connection) = self.connections.borrow().get(&to.connection) {
+                        connection.session.borrow_mut().handle_reply(to.token, reply, &mut self.context.borrow_mut(), now);
+                        connection.wake();
                     }
+                }));
+                if met.is_err() {
+                    self.give_up(Some(to.connection));
                 }
             }
+            Event::Advanced(log) => self.advanced.borrow_mut().note(log),
             Event::Space => {
-                for connection in connections.values() {
+                for connection in self.connections.borrow().values() {
                     connection.session.borrow_mut().handle_space();
                     connection.wake();
                 }
@@ -488,7 +481,7 @@ impl Shard {
     pub fn watch_time(&self, started: Instant) {
         let took = started.elapsed();
         self.busy.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
-        self.spent.set(self.spent.get() + took);
+        self.turns.spend(took);
         if took > BLOCKED_FROM {
             self.shared.blocked.inc();
         }

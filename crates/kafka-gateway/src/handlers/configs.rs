@@ -116,8 +116,14 @@ fn type_code(kind: Kind) -> i8 {
     }
 }
 
+/// Settings of a topic or group, about.
+const SETTINGS_OF_ONE: usize = 40;
+
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeConfigsRequest::decode(reader, context.version)?;
+    if context.is_long(request.resources.len() * SETTINGS_OF_ONE) {
+        return Ok(Outcome::Long);
+    }
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let (host, port) = context.advertise.resolve(context.local);
     let (mut seen, mut room, mut parts) = (hashbrown::HashSet::new(), AnswerRoom::new(context.gateway), Parts::default());
