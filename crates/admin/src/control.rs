@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use broker::{Broker, Queue, ReplyTo};
+use broker::{Broker, Queue, ReplyTo, Vhost};
 use types::{ConnectionId, ShardId};
 
 /// Nobody waits for a mail about the outcome: it comes by a channel.
@@ -17,6 +17,12 @@ const COUNTS_MAX: Duration = Duration::from_secs(10);
 /// takes long, what is not known counts as messages. On a thread that may wait, as those of requests may.
 pub fn await_counts(broker: &Arc<Broker>, queue: &Arc<Queue>) {
     broker.wait_for_counts(queue, COUNTS_MAX);
+}
+
+/// Waits until the queues and exchanges of a virtual host follow the policies that were set and taken away until now. False: that takes too long. On a
+/// thread that may wait.
+pub fn await_policies(vhost: &Vhost) -> bool {
+    vhost.policies().wait_until_applied(CONTROL_MAX)
 }
 
 /// `None`: it has too much to do.

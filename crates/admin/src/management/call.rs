@@ -101,6 +101,14 @@ impl Call<'_> {
     }
 }
 
+/// Waits until queues and exchanges follow what was changed of policies.
+///
+/// # Errors
+/// 503: that takes too long, though it is still done.
+pub(crate) fn await_policies(vhost: &Vhost) -> Result<(), Refusal> {
+    if crate::control::await_policies(vhost) { Ok(()) } else { Err(Answer::busy()) }
+}
+
 /// See [`Call::control`].
 pub(crate) fn control<T: Send + 'static>(broker: &Arc<Broker>, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
     crate::control::control(broker, work).ok_or_else(Answer::busy)

@@ -1,12 +1,14 @@
 //! Parameters of virtual hosts and of the broker. Of components there are `operator_policy` and `vhost-limits`; of shovels and federation, which
 //! programs ask for as a matter of course, there are none.
 
+use std::sync::Arc;
+
 use axum::http::Method;
 use broker::{PolicyScope, Vhost};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome};
-use super::call::Call;
+use super::call::{Call, await_policies};
 use super::listing::{list, one};
 use super::policies::refused;
 use super::route::{Access, Route, route};
@@ -53,13 +55,17 @@ fn put(call: &Call<'_>) -> Outcome {
     let (vhost, [component, name]) = (call.vhost()?, ["component", "name"].map(|name| call.path(name).to_owned()));
     let value = call.object_with(&["value"])?.remove("value").unwrap_or_default();
     let is_new = !of_vhost(&vhost).iter().any(|one| one["component"] == component && one["name"] == name);
-    call.control(move |broker| broker.put_parameter(&vhost, &component, &name, &value))?.map_err(refused)?;
+    let of = Arc::clone(&vhost);
+    call.control(move |broker| broker.put_parameter(&of, &component, &name, &value))?.map_err(refused)?;
+    await_policies(&vhost)?;
     Ok(Answer::put(is_new))
 }
 
 fn delete(call: &Call<'_>) -> Outcome {
     let (vhost, [component, name]) = (call.vhost()?, ["component", "name"].map(|name| call.path(name).to_owned()));
-    call.control(move |broker| broker.delete_parameter(&vhost, &component, &name))?.map_err(refused)?;
+    let of = Arc::clone(&vhost);
+    call.control(move |broker| broker.delete_parameter(&of, &component, &name))?.map_err(refused)?;
+    await_policies(&vhost)?;
     Ok(Answer::done())
 }
 

@@ -1,11 +1,13 @@
 //! Policies, those of operators, and limits of virtual hosts.
 
+use std::sync::Arc;
+
 use axum::http::Method;
 use broker::{ParameterError, Policy, PolicyScope, PolicyWish, Vhost, Via};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
-use super::call::Call;
+use super::call::{Call, await_policies};
 use super::listing::{list, one};
 use super::route::{Access, Route, route};
 
@@ -72,14 +74,18 @@ fn put(call: &Call<'_>, scope: PolicyScope) -> Outcome {
     let name = call.path("name").to_owned();
     let is_new = vhost.policies().get(scope, &name).is_none();
     let who = call.who.caller(Via::Management).principal;
-    call.control(move |broker| broker.put_policy_for(&who, &vhost, scope, &name, &wish))?.map_err(refused)?;
+    let of = Arc::clone(&vhost);
+    call.control(move |broker| broker.put_policy_for(&who, &of, scope, &name, &wish))?.map_err(refused)?;
+    await_policies(&vhost)?;
     Ok(Answer::put(is_new))
 }
 
 fn delete(call: &Call<'_>, scope: PolicyScope) -> Outcome {
     let (vhost, name) = (call.vhost()?, call.path("name").to_owned());
     let who = call.who.caller(Via::Management).principal;
-    call.control(move |broker| broker.delete_policy_for(&who, &vhost, scope, &name))?.map_err(refused)?;
+    let of = Arc::clone(&vhost);
+    call.control(move |broker| broker.delete_policy_for(&who, &of, scope, &name))?.map_err(refused)?;
+    await_policies(&vhost)?;
     Ok(Answer::done())
 }
 

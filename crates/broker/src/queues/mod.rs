@@ -30,6 +30,7 @@ mod parts;
 mod policies;
 mod policy_keys;
 mod policy_rights;
+mod policy_walk;
 mod queue;
 mod record;
 mod removals;
@@ -165,12 +166,13 @@ pub struct Vhosts {
     /// Tries of dead messages for whose copies no segment had room.
     too_large_letters: AtomicU64,
     searches: Searches,
+    walks: Mutex<policy_walk::WalkQueue>,
 }
 
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), unsettled: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default(), too_large_letters: AtomicU64::default(), searches: Searches::default() }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), unsettled: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default(), too_large_letters: AtomicU64::default(), searches: Searches::default(), walks: Mutex::default() }
     }
 }
 

@@ -259,7 +259,7 @@ impl Broker {
     /// `NotFound`, `IsPolicy`, `VhostDeleted`, `Append`.
     pub fn delete_parameter(
         self: &Arc<Self>,
-        vhost: &Vhost,
+        vhost: &Arc<Vhost>,
         component: &str,
         name: &str,
     ) -> Result<(), ParameterError> {
@@ -325,7 +325,7 @@ impl Broker {
         for one in found {
             match one {
                 Found::Policy { vhost, scope, name, value } => match (self.vhosts.get(&vhost), Policy::restored(&name, &value)) {
-                    (Some(host), Some(policy)) => host.policies.insert(scope, Arc::new(policy)),
+                    (Some(host), Some(policy)) => drop(host.policies.insert(scope, Arc::new(policy))),
                     (Some(_), None) => tracing::warn!(vhost, policy = name, "policy of the catalog that is not readable ignored"),
                     (None, _) => orphans.push(policy_key(&vhost, scope, &name)),
                 },

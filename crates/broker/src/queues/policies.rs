@@ -3,11 +3,14 @@
 //! come to one. What is in force for a queue are its own arguments and that, joined key by key as RabbitMQ 4.3 does: the lesser
 //! of two numbers; of two names that of the arguments.
 //!
-//! Changes run on the controller's thread: durable first, then applied to all queues and exchanges of the virtual host.
+//! Changes run on the controller's thread: durable first, then in force for what is declared, and then applied to the queues and exchanges of the virtual host
+//! that are there, in pieces (`policy_walk.rs`). Each pattern is compiled once, when its policy is made or read; what a name has to begin with is compared
+//! before the expression is run.
 
 use std::cmp::Ordering;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
 
 use delivery::{Overflow, QueueKind, QueueRules};
 use fancy_regex::{Regex, RegexBuilder};
@@ -21,6 +24,8 @@ use super::arguments::{QueueArguments, RetryArguments, kind_name, retry_of};
 use super::erlang::Term;
 use super::parameters::{self, ParameterError};
 use super::policy_keys::{self, is_for};
+use super::policy_rights::prefix_of;
+use super::policy_walk::WalkState;
 use super::queue::Queue;
 use crate::Broker;
 use crate::change_batch::Change;
@@ -34,6 +39,8 @@ const COMPILED_BYTES_MAX: usize = 1 << 20;
 const STEPS_BACK_MAX: usize = 50_000;
 /// What is in force for queues, of which those that have the same share it: this many are remembered.
 const SHARED_MAX: usize = 16;
+/// The key by which an exchange sends on what no binding takes.
+const ALTERNATE: &str = "alternate-exchange";
 
 /// Who sets a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +52,8 @@ pub enum PolicyScope {
 }
 
 impl PolicyScope {
+    pub(super) const BOTH: [Self; 2] = [Self::User, Self::Operator];
+
     /// RabbitMQ's name of the component.
     pub fn component(self) -> &'static str {
         match self {
@@ -105,16 +114,20 @@ pub struct PolicyWish {
 pub struct Policy {
     name: String,
     pattern: String,
+    /// What each name begins with that the pattern matches.
+    prefix: Box<str>,
     matcher: Regex,
     apply_to: ApplyTo,
     definition: Map<String, Value>,
     priority: Number,
+    /// It was deleted, or another one of its name has taken its place.
+    gone: AtomicBool,
 }
 
 impl Policy {
     /// # Errors
     /// All that is wrong, in RabbitMQ's words and order.
-    fn new(name: &str, wish: &PolicyWish, scope: PolicyScope) -> Result<Self, ParameterError> {
+    pub(super) fn new(name: &str, wish: &PolicyWish, scope: PolicyScope) -> Result<Self, ParameterError> {
         let mut wrong = Vec::new();
         let definition = definition(&wish.definition, scope).map_err(|text| wrong.push(text));
         let apply_to = wish.apply_to.as_ref().map_or(Ok(ApplyTo::All), ApplyTo::parse).map_err(|text| wrong.push(text));
@@ -126,11 +139,22 @@ impl Policy {
         }
         .map_err(|text| wrong.push(text));
         match (definition, apply_to, matcher, priority) {
-            (Ok(definition), Ok(apply_to), Ok((pattern, matcher)), Ok(priority)) => {
-                Ok(Self { name: name.to_owned(), pattern, matcher, apply_to, definition, priority })
+            (Ok(definition), Ok(apply_to), Ok(compiled), Ok(priority)) => {
+                Ok(Self::compiled(name, compiled, apply_to, definition, priority))
             }
             _ => Err(ParameterError::Invalid(wrong)),
         }
+    }
+
+    fn compiled(
+        name: &str,
+        (pattern, matcher): (String, Regex),
+        apply_to: ApplyTo,
+        definition: Map<String, Value>,
+        priority: Number,
+    ) -> Self {
+        let (name, prefix, gone) = (name.to_owned(), prefix_of(&pattern), AtomicBool::new(false));
+        Self { name, pattern, prefix, matcher, apply_to, definition, priority, gone }
     }
 
     /// Its name.
@@ -166,17 +190,10 @@ impl Policy {
 
     /// Reads what [`Policy::value`] gave.
     pub(super) fn restored(name: &str, value: &Value) -> Option<Self> {
-        let (pattern, matcher) = matcher(value.get("pattern")?).ok()?;
+        let compiled = matcher(value.get("pattern")?).ok()?;
         let apply_to = ApplyTo::parse(value.get("apply-to")?).ok()?;
         let Value::Number(priority) = value.get("priority")?.clone() else { return None };
-        Some(Self {
-            name: name.to_owned(),
-            pattern,
-            matcher,
-            apply_to,
-            definition: value.get("definition")?.as_object()?.clone(),
-            priority,
-        })
+        Some(Self::compiled(name, compiled, apply_to, value.get("definition")?.as_object()?.clone(), priority))
     }
 
     /// Is it for this queue, if no other one is?
@@ -184,22 +201,38 @@ impl Policy {
         self.matches(Subject::Queue(&queue.name, kind_name(queue.understood().kind)))
     }
 
-    fn matches(&self, subject: Subject<'_>) -> bool {
-        let (is_meant, name) = match subject {
-            Subject::Exchange(name) => (matches!(self.apply_to, ApplyTo::All | ApplyTo::Exchanges), name),
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(atomic::Ordering::Relaxed)
+    }
+
+    /// Can it say where an exchange sends what no binding takes?
+    pub(super) fn names_alternate(&self) -> bool {
+        self.definition.contains_key(ALTERNATE)
+    }
+
+    pub(super) fn matches(&self, subject: Subject<'_>) -> bool {
+        let (is_meant, name, kind) = match subject {
+            Subject::Exchange(name) => (matches!(self.apply_to, ApplyTo::All | ApplyTo::Exchanges), name, None),
             Subject::Queue(name, kind) => {
                 let meant = match self.apply_to {
                     ApplyTo::All | ApplyTo::Queues => true,
                     ApplyTo::Exchanges => false,
                     ApplyTo::QueuesOf(other) => other == kind,
                 };
-                (meant && is_for(&self.definition, kind), name)
+                (meant, name, Some(kind))
             }
         };
-        is_meant && self.matcher.is_match(name).unwrap_or(false)
+        if !is_meant {
+            return false;
+        }
+        #[cfg(test)]
+        tests::note_question();
+        name.starts_with(self.prefix.as_bytes())
+            && kind.is_none_or(|kind| is_for(&self.definition, kind))
+            && self.matcher.is_match(name).unwrap_or(false)
     }
 
-    fn rank(&self, other: &Self) -> Ordering {
+    pub(super) fn rank(&self, other: &Self) -> Ordering {
         let priority = |one: &Self| one.priority.as_f64().unwrap_or(0.0);
         priority(other).total_cmp(&priority(self)).then_with(|| self.name.cmp(&other.name))
     }
@@ -233,7 +266,7 @@ fn matcher(pattern: &Value) -> Result<(String, Regex), String> {
 
 /// What policies are looked up for, by name.
 #[derive(Clone, Copy)]
-enum Subject<'a> {
+pub(super) enum Subject<'a> {
     Exchange(&'a [u8]),
     /// With its type, as in `x-queue-type`.
     Queue(&'a [u8], &'static str),
@@ -304,17 +337,19 @@ pub struct Policies {
     sets: RwLock<Sets>,
     /// What was in force for the last queues.
     shared: Mutex<Vec<Arc<InForce>>>,
+    /// How far changes have been applied.
+    pub(super) walk: WalkState,
 }
 
 /// Each by rank.
 #[derive(Debug, Default)]
-struct Sets {
+pub(super) struct Sets {
     policies: Vec<Arc<Policy>>,
     operators: Vec<Arc<Policy>>,
 }
 
 impl Sets {
-    fn of(&self, scope: PolicyScope) -> &Vec<Arc<Policy>> {
+    pub fn of(&self, scope: PolicyScope) -> &[Arc<Policy>] {
         match scope {
             PolicyScope::User => &self.policies,
             PolicyScope::Operator => &self.operators,
@@ -327,12 +362,23 @@ impl Sets {
             PolicyScope::Operator => &mut self.operators,
         }
     }
+
+    /// Where it stands by its rank.
+    pub fn add(&mut self, scope: PolicyScope, policy: Arc<Policy>) {
+        let all = self.of_mut(scope);
+        let place = all.partition_point(|one| one.rank(&policy) == Ordering::Less);
+        all.insert(place, policy);
+    }
+
+    pub fn any(&self, wanted: impl Fn(&Policy) -> bool) -> bool {
+        self.policies.iter().chain(&self.operators).any(|policy| wanted(policy))
+    }
 }
 
 impl Policies {
     /// All, the highest priority first.
     pub fn all(&self, scope: PolicyScope) -> Vec<Arc<Policy>> {
-        self.sets.read().of(scope).clone()
+        self.sets.read().of(scope).to_vec()
     }
 
     /// One by name.
@@ -351,25 +397,34 @@ impl Policies {
         Matched { policy: first(&sets.policies), operator: first(&sets.operators) }
     }
 
-    pub(super) fn insert(&self, scope: PolicyScope, policy: Arc<Policy>) {
-        let mut sets = self.sets.write();
-        let all = sets.of_mut(scope);
-        all.retain(|one| one.name != policy.name);
-        let place = all.partition_point(|one| one.rank(&policy) == Ordering::Less);
-        all.insert(place, policy);
+    pub(super) fn sets(&self) -> impl Deref<Target = Sets> + '_ {
+        self.sets.read()
     }
 
-    fn remove(&self, scope: PolicyScope, name: &str) {
-        self.sets.write().of_mut(scope).retain(|one| one.name != name);
+    /// Sets one, in place of that of its name, which is told.
+    pub(super) fn insert(&self, scope: PolicyScope, policy: Arc<Policy>) -> Option<Arc<Policy>> {
+        let mut sets = self.sets.write();
+        let before = take_out(sets.of_mut(scope), &policy.name);
+        sets.add(scope, policy);
+        before
+    }
+
+    pub(super) fn remove(&self, scope: PolicyScope, name: &str) -> Option<Arc<Policy>> {
+        take_out(self.sets.write().of_mut(scope), name)
     }
 
     /// What is in force for a queue that was declared so. `own`: what its arguments come to.
     pub(super) fn in_force(&self, name: &[u8], declared: &Arguments, own: QueueArguments) -> Arc<InForce> {
         let matched = self.matched(Subject::Queue(name, kind_name(own.kind)));
+        self.in_force_of(matched, declared, own)
+    }
+
+    /// The same, if these policies count for it.
+    pub(super) fn in_force_of(&self, matched: Matched, declared: &Arguments, own: QueueArguments) -> Arc<InForce> {
         let understood =
             if matched.is(&Matched::default()) { own } else { join(&own, declared, &matched.definition()) };
         let mut shared = self.shared.lock();
-        if let Some(found) = shared.iter().find(|one| one.understood == understood && one.matched.is(&matched)) {
+        if let Some(found) = shared.iter().find(|one| one.matched.is(&matched) && one.understood == understood) {
             return Arc::clone(found);
         }
         let made = Arc::new(InForce::new(understood, matched));
@@ -380,11 +435,23 @@ impl Policies {
         made
     }
 
+    /// Forgets what was in force before a change.
+    pub(super) fn forget_shared(&self) {
+        self.shared.lock().clear();
+    }
+
     /// Where a policy sends what no binding of an exchange takes.
     pub(super) fn alternate(&self, exchange: &[u8]) -> Option<Name> {
         let definition = self.of_exchange(exchange).definition();
-        name_of(&definition, "alternate-exchange")
+        name_of(&definition, ALTERNATE)
     }
+}
+
+fn take_out(all: &mut Vec<Arc<Policy>>, name: &str) -> Option<Arc<Policy>> {
+    let place = all.iter().position(|one| one.name == name)?;
+    let policy = all.remove(place);
+    policy.gone.store(true, atomic::Ordering::Relaxed);
+    Some(policy)
 }
 
 /// A name of the definition. No exchange has a longer one than a name may have, so there is none.
@@ -448,7 +515,8 @@ fn delivery_limit(own: &QueueArguments, declared: &Arguments, set: &Map<String, 
 }
 
 impl Broker {
-    /// Sets a policy, and has all queues and exchanges of the virtual host follow. On the controller's thread.
+    /// Sets a policy: it counts for what is declared from then on, and is applied to the queues and exchanges of the virtual host
+    /// ([`Policies::wait_until_applied`]). On the controller's thread.
     ///
     /// # Errors
     /// `Invalid`, `VhostDeleted`, `Append`.
@@ -465,30 +533,34 @@ impl Broker {
 
     pub(crate) fn plan_policy(&self, vhost: &Arc<Vhost>, scope: PolicyScope, name: &str, wish: &PolicyWish) -> Result<Option<Change>, ParameterError> {
         vhost.check_alive()?;
-        let policy = Policy::new(name, wish, scope)?;
-        if vhost.policies.get(scope, name).is_some_and(|there| there.value() == policy.value()) {
-            return Ok(None);
-        }
-        let item = AppendItem::State { key: parameters::policy_key(&vhost.name, scope, name), value: Some(parameters::encode(&policy.value())) };
-        let of = Arc::clone(vhost);
-        let change = Change::new(vec![item], move |_| of.policies.insert(scope, Arc::new(policy)));
-        Ok(change.map(|change| change.with_policies_of(vhost)))
+        Ok(Self::plan_made_policy(vhost, scope, Policy::new(name, wish, scope)?))
     }
 
-    /// Deletes a policy. On the controller's thread.
+    fn plan_made_policy(vhost: &Arc<Vhost>, scope: PolicyScope, policy: Policy) -> Option<Change> {
+        if vhost.policies.get(scope, &policy.name).is_some_and(|there| there.value() == policy.value()) {
+            return None;
+        }
+        let key = parameters::policy_key(&vhost.name, scope, &policy.name);
+        let item = AppendItem::State { key, value: Some(parameters::encode(&policy.value())) };
+        let of = Arc::clone(vhost);
+        let change = Change::new(vec![item], move |_| of.policies.set(scope, Arc::new(policy)));
+        change.map(|change| change.with_policies_of(vhost))
+    }
+
+    /// Deletes a policy, as [`Broker::put_policy`] sets one. On the controller's thread.
     ///
     /// # Errors
-    /// `NotFound`, `Append`.
+    /// `NotFound`, `VhostDeleted`, `Append`.
     pub fn delete_policy(
         self: &Arc<Self>,
-        vhost: &Vhost,
+        vhost: &Arc<Vhost>,
         scope: PolicyScope,
         name: &str,
     ) -> Result<(), ParameterError> {
         vhost.check_alive()?;
         vhost.policies.get(scope, name).ok_or(ParameterError::NotFound)?;
         self.commit_state(vec![(parameters::policy_key(&vhost.name, scope, name), None)])?;
-        vhost.policies.remove(scope, name);
+        vhost.policies.unset(scope, name);
         self.apply_policies(vhost);
         Ok(())
     }
@@ -498,38 +570,24 @@ impl Broker {
     /// # Errors
     /// The same; `Denied`.
     pub fn put_policy_for(self: &Arc<Self>, who: &Principal, vhost: &Arc<Vhost>, scope: PolicyScope, name: &str, wish: &PolicyWish) -> Result<(), ParameterError> {
-        self.check_policy(who, vhost, &Policy::new(name, wish, scope)?, true)?;
+        let policy = Policy::new(name, wish, scope)?;
+        self.check_policy(who, vhost, &policy, true)?;
         if let Some(there) = vhost.policies.get(scope, name) {
             self.check_policy(who, vhost, &there, false)?;
         }
-        self.put_policy(vhost, scope, name, wish)
+        vhost.check_alive()?;
+        Ok(self.carry_out(Self::plan_made_policy(vhost, scope, policy))?)
     }
 
     /// As [`Broker::delete_policy`], if who asks may. On the controller's thread.
     ///
     /// # Errors
     /// The same; `Denied`.
-    pub fn delete_policy_for(self: &Arc<Self>, who: &Principal, vhost: &Vhost, scope: PolicyScope, name: &str) -> Result<(), ParameterError> {
+    pub fn delete_policy_for(self: &Arc<Self>, who: &Principal, vhost: &Arc<Vhost>, scope: PolicyScope, name: &str) -> Result<(), ParameterError> {
         if let Some(there) = vhost.policies.get(scope, name) {
             self.check_policy(who, vhost, &there, false)?;
         }
         self.delete_policy(vhost, scope, name)
-    }
-
-    pub(crate) fn apply_policies(self: &Arc<Self>, vhost: &Vhost) {
-        vhost.policies.shared.lock().clear();
-        let queues: Vec<Arc<Queue>> = vhost.queues.read().values().cloned().collect();
-        for queue in queues {
-            let Ok(own) = QueueArguments::new(&queue.arguments) else { continue };
-            let wanted = vhost.policies.in_force(&queue.name, &queue.arguments, own);
-            if !queue.in_force.read().matched.is(&wanted.matched) {
-                queue.parts().for_each(|part| self.put_in_force(part, Arc::clone(&wanted)));
-            }
-        }
-        let exchanges: Vec<Name> = vhost.exchanges.read().exchanges().map(|exchange| exchange.name().clone()).collect();
-        for exchange in exchanges {
-            vhost.set_alternate(&exchange);
-        }
     }
 }
 
@@ -547,4 +605,4 @@ impl Vhost {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -73,6 +73,12 @@ impl Reach {
     }
 }
 
+/// What each name begins with that a pattern matches.
+pub(super) fn prefix_of(pattern: &str) -> Box<str> {
+    let (Reach::Name(beginning) | Reach::Prefix(beginning)) = Reach::of(pattern);
+    beginning.into()
+}
+
 impl Broker {
     /// May he set this policy, or take it away? `sets`: the exchanges that it names then get messages.
     ///
@@ -97,7 +103,9 @@ impl Broker {
             ask(AclOperation::Read)?;
             named.iter().try_for_each(|exchange| self.check_entries(who, vhost, AclOperation::Write, Resource::Exchange(exchange.as_bytes())))?;
         }
-        for queue in vhost.queues().into_iter().filter(|queue| queue.is_attached() && policy.is_for_queue(queue)) {
+        let mut attached: Vec<_> = vhost.queues.read().values().filter(|queue| queue.is_attached() && policy.is_for_queue(queue)).cloned().collect();
+        attached.sort_by(|one, other| one.name().cmp(other.name()));
+        for queue in attached {
             let topic = queue.topic();
             let question = AclQuestion { operation: AclOperation::Alter, resource: AclResource::Topic, entry: &topic.name, kind: "topic", name: topic.name.as_bytes() };
             self.security().check_acl(who, vhost.name(), question)?;

@@ -73,7 +73,7 @@ pub(crate) struct Node {
     pub broker: Arc<Broker>,
     pub disks: Vec<Arc<Disk>>,
     threads: Vec<JoinHandle<()>>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 pub(crate) fn name(text: &str) -> Name {
@@ -103,7 +103,16 @@ impl Node {
 
     /// The same, with other settings.
     pub fn open_with(count: usize, settings: Settings) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        Self::open_in(tempfile::tempdir().expect("a folder"), count, settings)
+    }
+
+    /// Ends the journals, and begins anew with what is on their disks.
+    pub fn restart(self) -> Self {
+        let count = self.disks.len();
+        Self::open_in(self.end(), count, Settings::default())
+    }
+
+    fn open_in(folder: tempfile::TempDir, count: usize, settings: Settings) -> Self {
         let (mut journals, mut threads, mut disks) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
             let own = folder.path().join(number.to_string());
@@ -112,7 +121,7 @@ impl Node {
             let config = JournalConfig { number: number as u16, segment_bytes: 1 << 20, tail_bytes: 4 << 20, retention_check_ms: 50, ..JournalConfig::default() };
             let (storage, submit) = (Arc::clone(&disk) as Arc<dyn Storage>, submitter(IoMode::Buffered).expect("always there"));
             let opened = journal::open(config, storage, Arc::new(MemoryArchive::default()), submit, Arc::new(SystemClock), uuid::Uuid::new_v4());
-            let opened = opened.expect("an empty folder opens");
+            let opened = opened.expect("it opens");
             let (writer, keeper) = (opened.writer, opened.keeper);
             threads.extend([std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())]);
             journals.push(opened.journal);
@@ -120,14 +129,19 @@ impl Node {
         }
         let (cluster_id, clock) = ("test".to_owned(), Arc::new(SystemClock));
         let config = BrokerConfig { cluster_id, node_id: NodeId(1), settings, durability: Durability::Fsync, clock };
-        let broker = Broker::open(config, journals).expect("an empty catalog is readable");
-        Self { broker, disks, threads, _folder: folder }
+        let broker = Broker::open(config, journals).expect("the catalog is readable");
+        Self { broker, disks, threads, folder }
     }
 
     /// Ends the journals.
     pub fn close(self) {
+        drop(self.end());
+    }
+
+    fn end(self) -> tempfile::TempDir {
         self.broker.journals().iter().for_each(|journal| journal.shutdown());
         self.threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        self.folder
     }
 
     pub fn vhost(&self) -> Arc<Vhost> {

@@ -1,7 +1,7 @@
 //! Definitions in: read and checked as a whole, then applied in the order in which one thing needs another: users, virtual hosts,
 //! permissions, parameters, policies, exchanges, queues, bindings. On the controller's thread, in pieces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::vec;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::super::{users, vhosts};
 use super::declared::{self, Open, Step};
-use crate::control::control;
+use crate::control::{await_policies, control};
 
 /// A piece of an import is over after this long: others have the controller then.
 const PIECE_MAX: Duration = Duration::from_millis(20);
@@ -240,17 +240,20 @@ impl Document {
         Ok(Self { items, unknown })
     }
 
-    /// Applies it on the controller's thread, in pieces, between which the controller has time for others.
+    /// Applies it on the controller's thread, in pieces, between which the controller has time for others. Queues and exchanges that were there before
+    /// follow its policies then.
     ///
     /// # Errors
     /// `Item`: what was before it is done. `Busy`.
     pub fn apply(self, broker: &Arc<Broker>) -> Result<Imported, InvalidDefinitions> {
         let mut imported = Imported { changed: 0, not_taken: self.unknown };
+        let with_policies: BTreeSet<String> = self.items.iter().filter(|item| ["policy", "parameter"].contains(&item.kind)).map(|item| item.vhost.clone()).collect();
         let mut items = self.items.into_iter();
         while !items.as_slice().is_empty() {
             (items, imported) = control(broker, move |broker| apply_piece(broker, items, imported)).ok_or(InvalidDefinitions::Busy)??;
         }
-        Ok(imported)
+        let mut vhosts = with_policies.iter().filter_map(|vhost| broker.vhosts().get(vhost));
+        if vhosts.all(|vhost| await_policies(&vhost)) { Ok(imported) } else { Err(InvalidDefinitions::Busy) }
     }
 }
 

@@ -3,7 +3,21 @@
 use super::*;
 use routing::Argument;
 
-fn wish(pattern: &str, definition: Value, priority: i64, apply_to: &str) -> PolicyWish {
+std::thread_local! {
+    static QUESTIONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// A pattern is asked for a name.
+pub(in crate::queues) fn note_question() {
+    QUESTIONS.set(QUESTIONS.get() + 1);
+}
+
+/// How many patterns were asked on this thread since this was called last.
+pub(in crate::queues) fn questions() -> usize {
+    QUESTIONS.replace(0)
+}
+
+pub(in crate::queues) fn wish(pattern: &str, definition: Value, priority: i64, apply_to: &str) -> PolicyWish {
     PolicyWish { pattern: json!(pattern), definition, priority: Some(json!(priority)), apply_to: Some(json!(apply_to)) }
 }
 
