@@ -1,8 +1,9 @@
 """The disk of one journal of three fails (`docs/operations/damage.md`, one journal has stopped): writes and flushes below its folder give an
 input/output error. Its partitions and queues refuse what comes, each protocol in its own words, what was acknowledged is read, the other journals
-go on, and the node says which it is. Without the fault, and after that with the journal's folder on another file system, everything that was acknowledged is there
+go on, and the node says which it is. Where it is the one that keeps the catalog, definitions are refused as what the broker cannot do (500), not as wrong ones. Without the fault, and after that with the journal's folder on another file system, everything that was acknowledged is there
 and all is written again. Argument: the binary."""
 
+import base64
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -212,6 +214,35 @@ def move(broker, elsewhere):
         raise RuntimeError(f"verify after the move: status {done.returncode}: {(done.stdout + done.stderr)[-300:]}")
 
 
+def import_definitions(broker, definitions):
+    """The status, and what is said."""
+    headers = {"Content-Type": "application/json", "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+    request = urllib.request.Request(f"http://127.0.0.1:{broker.admin}/api/definitions", json.dumps(definitions).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, ""
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)["reason"]
+
+
+def definitions_are_refused(broker, disk):
+    """The journal of the catalog fails, which is the last thing here."""
+    of = {"vhost": "/", "name": "imported"}
+    queue, exchange = {**of, "durable": True, "auto_delete": False, "arguments": {}}, {**of, "type": "fanout", "durable": True, "arguments": {}}
+    policy = {**of, "pattern": "^imported", "definition": {"max-length": 5}}
+    binding = {"vhost": "/", "source": "amq.topic", "destination": QUEUES[0], "destination_type": "queue", "routing_key": "imported", "arguments": {}}
+    sections = {"policies": policy, "exchanges": exchange, "queues": queue, "bindings": binding, "vhosts": {"name": "imported"},
+                "global_parameters": {"name": "imported", "value": 1}}
+    expect("wrong definitions", import_definitions(broker, {"queues": [{**queue, "vhost": "none"}]})[0], 400)
+    disk.fail(f"{broker.folder}/journal-0")
+    for section, item in sections.items():
+        status, reason = import_definitions(broker, {section: [item]})
+        if status != 500 or "journal has stopped after an I/O error" not in reason:
+            raise RuntimeError(f"{section} while the journal has stopped: {status} {reason}")
+    expect("wrong definitions, still", import_definitions(broker, {"queues": [{**queue, "vhost": "none"}]})[0], 400)
+    return len(sections)
+
+
 def main():
     elsewhere = tempfile.mkdtemp(prefix="mainstem-moved-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     with tempfile.TemporaryDirectory(prefix="mainstem-failed-") as scratch:
@@ -233,8 +264,9 @@ def main():
             broker.start(disk.prefix)
             healed(broker, records, messages, "on another disk")
             count = sum(map(len, records.acknowledged.values())) + sum(map(len, messages.confirmed.values()))
+            refused = definitions_are_refused(broker, disk)
             print(f"{stopped} of {len(TOPICS)} topics were refused with {STORAGE}, one of {len(QUEUES)} queues with basic.nack and 541; "
-                  f"all {count} acknowledged are there after a restart, and after the journal has moved")
+                  f"all {count} acknowledged are there after a restart, and after the journal has moved; {refused} kinds of definitions were refused with 500")
         finally:
             disk.heal()
             broker.end(signal.SIGKILL)

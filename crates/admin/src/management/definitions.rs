@@ -14,7 +14,7 @@ use axum::http::{Method, header};
 use broker::Broker;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Outcome};
+use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
 use super::route::{Access, Route, route};
 
@@ -54,18 +54,20 @@ fn take_into_vhost(call: &Call<'_>) -> Outcome {
 fn taken(call: &Call<'_>, vhost: Option<&str>) -> Outcome {
     let body = uploaded(call);
     let text = std::str::from_utf8(body).map_err(|_| Answer::bad_request("failed_to_parse_json"))?;
-    let document = Document::parse(text, vhost).map_err(|error| match error {
-        InvalidDefinitions::Syntax { .. } => Answer::bad_request("failed_to_parse_json"),
-        other => Answer::bad_request(other.to_string()),
-    })?;
-    let imported = document.apply(call.broker()).map_err(|error| match error {
-        InvalidDefinitions::Busy => Answer::busy(),
-        other => Answer::bad_request(other.to_string()),
-    })?;
+    let imported = Document::parse(text, vhost).and_then(|document| document.apply(call.broker())).map_err(refused)?;
     if imported.not_taken.is_empty() {
         return Ok(Answer::done());
     }
     Ok(Answer::of(described(&imported)))
+}
+
+fn refused(error: InvalidDefinitions) -> Refusal {
+    match error {
+        InvalidDefinitions::Syntax { .. } => Answer::bad_request("failed_to_parse_json"),
+        InvalidDefinitions::File(_) | InvalidDefinitions::Item { .. } => Answer::bad_request(error.to_string()),
+        InvalidDefinitions::Journal { .. } => Answer::failed(error),
+        InvalidDefinitions::Busy => Answer::busy(),
+    }
 }
 
 fn described(imported: &Imported) -> Value {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::super::exchanges::plain_name;
 use super::super::values;
-use super::import::{Came, Item, reason, vhost_of};
+use super::import::{Came, Failed, Item, reason, vhost_of};
 
 fn name(text: &str) -> Result<Name, String> {
     Name::new(text.as_bytes()).map_err(|error| error.to_string())
@@ -69,10 +69,10 @@ impl Open {
     }
 
     /// Writes it with one commit; what came of each, in their order.
-    pub fn write(&mut self, broker: &Arc<Broker>) -> Vec<Result<Came, String>> {
+    pub fn write(&mut self, broker: &Arc<Broker>) -> Vec<Result<Came, Failed>> {
         let outcome = |(came, outcome): (Came, Result<(), ExchangeError>)| match outcome {
             Ok(()) => Ok(came),
-            Err(error @ (ExchangeError::Append(_) | ExchangeError::Queue(QueueError::Append(_)))) => Err(error.to_string()),
+            Err(ExchangeError::Append(error) | ExchangeError::Queue(QueueError::Append(error))) => Err(error.into()),
             Err(error) => Ok(Came::Not(error.to_string())),
         };
         self.changed.clear();
@@ -89,7 +89,7 @@ fn broker_itself() -> Caller {
 
 /// # Errors
 /// The journal.
-pub(super) fn exchange(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
+pub(super) fn exchange(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, Failed> {
     let vhost = vhost_of(broker, item)?;
     let declaration = Declaration {
         name: name(plain_name(item.text("name")))?,
@@ -108,13 +108,14 @@ pub(super) fn exchange(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Re
             Came::Not(format!("it is there and differs in {}: {difference}", difference.field()))
         }
         Err(error @ (ExchangeError::Declare(_) | ExchangeError::TooMany { .. })) => Came::Not(error.to_string()),
-        Err(error) => return Err(error.to_string()),
+        Err(ExchangeError::Append(error) | ExchangeError::Queue(QueueError::Append(error))) => return Err(error.into()),
+        Err(error) => return Err(error.to_string().into()),
     }))
 }
 
 /// # Errors
 /// The journal.
-pub(super) fn queue(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
+pub(super) fn queue(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, Failed> {
     let vhost = vhost_of(broker, item)?;
     let wanted = name(item.text("name"))?;
     let mut arguments = values::arguments_of(item.fields.get("arguments")).map_err(reason)?;
@@ -145,7 +146,7 @@ pub(super) fn queue(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Resul
                 continue;
             }
             Err(QueueError::Unequal(error)) => Came::Not(format!("it is there and differs: {error}")),
-            Err(QueueError::Append(error)) => return Err(error.to_string()),
+            Err(QueueError::Append(error)) => return Err(error.into()),
             Err(error) => Came::Not(error.to_string()),
         }));
     }
@@ -159,7 +160,7 @@ fn alike(one: &Arguments, other: &Arguments) -> bool {
 
 /// # Errors
 /// The journal.
-pub(super) fn binding(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
+pub(super) fn binding(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, Failed> {
     let vhost = vhost_of(broker, item)?;
     let to_queue = item.text("destination_type") != "exchange";
     let arguments = values::arguments_of(item.fields.get("arguments")).map_err(reason)?;
@@ -181,7 +182,7 @@ pub(super) fn binding(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Res
         Ok(Gathering::Later) => return Ok(open.later(item, Came::Changed)),
         Ok(Gathering::AfterOthers) => return Ok(Step::AfterOthers),
         Ok(Gathering::Done(())) => Came::Changed,
-        Err(ExchangeError::Append(error)) => return Err(error.to_string()),
+        Err(ExchangeError::Append(error)) => return Err(error.into()),
         Err(error) => Came::Not(error.to_string()),
     }))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::vec;
 
+use broker::append::AppendError;
 use broker::{Broker, Gathering, Permissions, PolicyScope, PolicyWish, SecurityError, Vhost, VhostWish};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -43,9 +44,46 @@ pub enum InvalidDefinitions {
         /// Why not.
         reason: String,
     },
+    /// The journal does not take something.
+    #[error("line {line}: {kind} {name:?}: {error}")]
+    Journal {
+        /// From 1.
+        line: usize,
+        /// Of what.
+        kind: &'static str,
+        /// Its name, as far as it has one.
+        name: String,
+        /// Why not.
+        error: AppendError,
+    },
     /// The controller does nothing else for too long.
     #[error("the broker has too much to do")]
     Busy,
+}
+
+/// Why an import ends at one thing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// It cannot be.
+    Invalid(String),
+    /// The journal does not take it.
+    Journal(AppendError),
+}
+
+impl From<String> for Failed {
+    fn from(reason: String) -> Self {
+        Self::Invalid(reason)
+    }
+}
+
+impl From<AppendError> for Failed {
+    fn from(error: AppendError) -> Self {
+        match error {
+            // It is what is wrong, wherever it is to be written.
+            AppendError::TooLarge => Self::Invalid(error.to_string()),
+            other => Self::Journal(other),
+        }
+    }
 }
 
 /// Something that was not taken over, or only in part.
@@ -133,6 +171,13 @@ impl Item {
 
     fn invalid(&self, reason: impl ToString) -> InvalidDefinitions {
         InvalidDefinitions::Item { line: self.line, kind: self.kind, name: self.shown(), reason: reason.to_string() }
+    }
+
+    fn failed(&self, failed: Failed) -> InvalidDefinitions {
+        match failed {
+            Failed::Invalid(reason) => self.invalid(reason),
+            Failed::Journal(error) => InvalidDefinitions::Journal { line: self.line, kind: self.kind, name: self.shown(), error },
+        }
     }
 
     fn not_taken(&self, reason: impl ToString) -> NotTaken {
@@ -244,7 +289,7 @@ impl Document {
     /// follow its policies then.
     ///
     /// # Errors
-    /// `Item`: what was before it is done. `Busy`.
+    /// `Item`, `Journal`: what was before it is done. `Busy`.
     pub fn apply(self, broker: &Arc<Broker>) -> Result<Imported, InvalidDefinitions> {
         let mut imported = Imported { changed: 0, not_taken: self.unknown };
         let with_policies: BTreeSet<String> = self.items.iter().filter(|item| ["policy", "parameter"].contains(&item.kind)).map(|item| item.vhost.clone()).collect();
@@ -271,7 +316,7 @@ impl Piece {
     fn write(&mut self, broker: &Arc<Broker>) -> Result<(), InvalidDefinitions> {
         for (at, outcome) in std::mem::take(&mut self.later).into_iter().zip(self.open.write(broker)) {
             let (item, came) = &mut self.items[at];
-            *came = Some(outcome.map_err(|reason| item.invalid(reason))?);
+            *came = Some(outcome.map_err(|failed| item.failed(failed))?);
         }
         Ok(())
     }
@@ -285,9 +330,9 @@ impl Piece {
                 Ok(Step::Came(came)) => break Some(came),
                 Ok(Step::Later) => break None,
                 Ok(Step::AfterOthers) => self.write(broker)?,
-                Err(reason) => {
+                Err(failed) => {
                     self.write(broker)?;
-                    return Err(item.invalid(reason));
+                    return Err(item.failed(failed));
                 }
             }
         };
@@ -323,19 +368,19 @@ fn apply_piece(broker: &Arc<Broker>, mut items: vec::IntoIter<Item>, mut importe
     Ok((items, imported))
 }
 
-fn one(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
+fn one(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, Failed> {
     match item.kind {
         "exchange" => declared::exchange(broker, item, open),
         "queue" => declared::queue(broker, item, open),
         "binding" => declared::binding(broker, item, open),
         _ if open.holds(item) => Ok(Step::AfterOthers),
-        "user" => user(broker, item, open),
-        "vhost" => vhost(broker, item, open),
-        "permission" => permission(broker, item, open),
-        "topic permission" => topic_permission(broker, item, open),
+        "user" => Ok(user(broker, item, open)?),
+        "vhost" => Ok(vhost(broker, item, open)?),
+        "permission" => Ok(permission(broker, item, open)?),
+        "topic permission" => Ok(topic_permission(broker, item, open)?),
         "global parameter" => Ok(global_parameter(broker, item, open)),
-        "parameter" => parameter(broker, item, open),
-        _ => policy(broker, item, open),
+        "parameter" => Ok(parameter(broker, item, open)?),
+        _ => Ok(policy(broker, item, open)?),
     }
 }
 
@@ -528,6 +573,15 @@ mod tests {
         assert_eq!(wrong("{\n\n\"queues\": [,]}"), "line 3: expected value");
         assert_eq!(wrong("[]"), "line 1: invalid type: sequence, expected a map");
         assert_eq!(wrong("{\"queues\": [{\"name\": \"q\", \"vhost\": \"/\"}], \"explanation\": \"\"}"), "");
+    }
+
+    #[test]
+    fn what_the_journal_does_not_take_is_told_as_that() {
+        let item = Item { kind: "queue", line: 3, fields: Map::from_iter([("name".to_owned(), Value::from("q"))]), vhost: "/".to_owned() };
+        let told = |error: AppendError| item.failed(error.into());
+        assert!(matches!(told(AppendError::Stopped), InvalidDefinitions::Journal { line: 3, kind: "queue", error: AppendError::Stopped, .. }));
+        assert_eq!(told(AppendError::DiskFull).to_string(), "line 3: queue \"q\": disk is full");
+        assert!(matches!(told(AppendError::TooLarge), InvalidDefinitions::Item { .. }), "it is the document's");
     }
 
     #[test]
