@@ -211,9 +211,9 @@ impl Keeper {
         let mut read = 0;
         while let Some((run, body)) = sweep.next_as_written() {
             let part = bodies.next();
-            assert_eq!(part.map(|part| (part.run, part.at as usize)), Some((run, memory.len())), "bodies come in the order in which they lie");
-            let source = part.map_or(0, |part| usize::from(part.source));
-            let unreadable = |error| self.unreadable(&plan.sources[source].0, Some(run.position), (run.log, run.base), error);
+            let segment = &plan.sources[part.map_or(0, |part| usize::from(part.source))].0;
+            let body = body.and_then(|body| check_place(part, &run, memory.len(), || segment.file.name()).map(|()| body));
+            let unreadable = |error| self.unreadable(segment, Some(run.position), (run.log, run.base), error);
             memory.extend_from_slice(body.map_err(unreadable)?);
             if sweep.read_bytes() > read {
                 self.journal.metrics().rewriting_read_bytes.inc_by(sweep.read_bytes() - read);
@@ -239,6 +239,15 @@ impl Keeper {
             self.prepare_next();
         }
     }
+}
+
+/// Bodies come in the order in which they lie: one at another place would be taken for another log's.
+fn check_place(part: Option<Part>, run: &Run, at: usize, file: impl FnOnce() -> String) -> Result<(), SegmentError> {
+    if part.is_some_and(|part| part.run == *run && part.at as usize == at) {
+        return Ok(());
+    }
+    let what = format!("the order of its runs ({} from offset {})", run.log, run.base);
+    Err(SegmentError::Corrupt { file: file(), position: u64::from(run.position), what })
 }
 
 /// The new segment while it is filled: bodies are gathered into whole megabytes.
