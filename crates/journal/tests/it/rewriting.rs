@@ -325,3 +325,22 @@ fn a_damaged_segment_stays_and_holds_up_no_other() {
     assert_eq!(node.journal.unreadable(), [], "nothing of it is live");
     assert!(!folder.path().join(damaged).exists());
 }
+
+#[test]
+fn a_rewriting_is_given_up_when_the_journal_is_shut_down() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = ByHand::open(folder.path());
+    node.fill();
+    let journal = Arc::clone(&node.journal);
+    *node.watch.hook.lock() = Some(Box::new(move || journal.shutdown()));
+    node.trim();
+    *node.watch.hook.lock() = None;
+    assert!(node.watch.read_bytes.load(Ordering::SeqCst) > 0, "it had begun");
+    assert_eq!(node.rewritten(), 0, "it was given up");
+    assert!(!folder.path().join("rewriting").exists(), "nothing of it is left");
+    check(&node.journal);
+    drop(node);
+    let node = Node::open(folder.path(), IoMode::Buffered, config()).expect("it opens again");
+    check(&node.journal);
+    node.close();
+}

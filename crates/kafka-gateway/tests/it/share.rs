@@ -426,3 +426,61 @@ fn what_nobody_can_do_is_copied_with_where_it_comes_from() {
     assert_eq!(two.fetch(&mut node, &[]), [(2, 2, 1)]);
     node.stop();
 }
+
+/// Asks for the first partitions of `t`, and waits for a minute.
+fn ask_for_many(node: &mut Node, worker: &mut Worker, count: i32) {
+    let partitions = (0..count).map(|partition_index| FetchPartition { partition_index, ..FetchPartition::default() }).collect();
+    let request = ShareFetchRequest {
+        group_id: Some(worker.group.into()),
+        member_id: Some(worker.member.into()),
+        share_session_epoch: worker.epoch,
+        max_wait_ms: 60_000,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        max_records: 100,
+        batch_size: 100,
+        topics: vec![FetchTopic { topic_id: worker.topic, partitions, ..FetchTopic::default() }],
+        ..ShareFetchRequest::default()
+    };
+    worker.epoch += 1;
+    node.send(worker.client, SHARE_FETCH, 0, |writer| request.encode(writer, SHARE_FETCH.1)).expect("taken");
+}
+
+/// Runs until the fetch of a client holds memory while it waits.
+fn wait_for_room(node: &mut Node, client: usize) {
+    let began = Instant::now();
+    while node.gateway.long_poll_bytes() == 0 {
+        assert!(node.poll(client).is_none() && began.elapsed() < PATIENCE, "it waits");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn without_memory_for_a_fetch_that_waits_it_is_answered_and_its_connection_rests() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // For answers; half as much for those that wait, which the first is more than.
+    let mut node = Node::start_with_answers(folder.path(), 32 << 10);
+    let producer = node.connect();
+    node.create_topic(producer, "t", 300);
+    node.make_share_group("workers", &[("share.auto.offset.reset", "earliest")]);
+    let [mut first, mut second, mut few] = ["one", "two", "three"].map(|member| Worker::new(&mut node, member));
+    ask_for_many(&mut node, &mut first, 300);
+    wait_for_room(&mut node, first.client);
+    ask_for_many(&mut node, &mut second, 300);
+    let (_, body) = node.answer(second.client);
+    let response = ShareFetchResponse::decode(&mut flexible(SHARE_FETCH, body), SHARE_FETCH.1).expect("an answer");
+    let acquires = |response: &ShareFetchResponse| response.responses.iter().flat_map(|topic| &topic.partitions).any(|one| !one.acquired_records.is_empty());
+    assert_eq!((response.error_code, response.throttle_time_ms, acquires(&response)), (0, 500, false), "at once, with what there is");
+    assert!(!node.session(second.client).wants_read(), "it asks again when it has rested");
+    ask_for_many(&mut node, &mut few, 100);
+    assert!(node.poll(few.client).is_none(), "few partitions may always wait");
+    assert_eq!(node.produce(producer, "t", 200, batch(2)).0, 0);
+    let (_, body) = node.answer(first.client);
+    let response = ShareFetchResponse::decode(&mut flexible(SHARE_FETCH, body), SHARE_FETCH.1).expect("an answer");
+    assert!(acquires(&response) && node.gateway.long_poll_bytes() == 0);
+    node.advance(Duration::from_millis(500));
+    assert!(node.session(second.client).wants_read());
+    ask_for_many(&mut node, &mut second, 300);
+    wait_for_room(&mut node, second.client);
+    node.stop();
+}
