@@ -13,7 +13,7 @@ def case(function):
 
 def table():
     """Every case by name, in the order of the files."""
-    from . import (cluster, compaction, configs, consumer_groups, features, fetch, frames, groups, login, offsets, partitions, produce, quotas, refused, share, share_groups,  # noqa: F401
+    from . import (cluster, compaction, configs, consumer_groups, features, fetch, frames, groups, half_closed, login, offsets, partitions, produce, quotas, refused, share, share_groups,  # noqa: F401
                    streams_groups, topics, transactions)
     return CASES
 

@@ -12,12 +12,12 @@ use tokio::io::Interest;
 use crate::closings::Reason;
 use crate::idle::Idle;
 use crate::input::{Input, Late, Reads, frames, make_room, receive};
-use crate::protocol::Refusal;
+use crate::protocol::{Refusal, Rest};
 use crate::shard::{Connection, Outgoing, Shard};
 use crate::stream::Stream;
 use crate::turns::TURN_TIME;
 
-/// After a request that ends the connection, what was asked before may be answered for this long.
+/// After a request that ends the connection, or the end of what its client sends, what was asked before may be answered for this long.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// What was sent within this time may still be on its way to the client.
 const JUST_SENT: Duration = Duration::from_secs(1);
@@ -42,6 +42,8 @@ const OUTGOING_BYTES_MAX: usize = 64 << 10;
 pub enum End {
     /// The client went, or the network did.
     Closed,
+    /// The client says that no more comes. It may have gone, or still read the answers to what it has asked.
+    Ended,
     /// A request made no sense.
     Refused(Refusal),
     /// The client does not read.
@@ -67,7 +69,7 @@ impl End {
             Self::Late(Late { needed, .. }) => Some(if *needed { Reason::Memory } else { Reason::Unfinished }),
             Self::Stalled => Some(Reason::Unread),
             Self::Refused(refusal) if refusal.is_late() => Some(Reason::Login),
-            Self::Closed | Self::Refused(_) | Self::Broken | Self::Drained { .. } => None,
+            Self::Closed | Self::Ended | Self::Refused(_) | Self::Broken | Self::Drained { .. } => None,
         }
     }
 
@@ -79,7 +81,7 @@ impl End {
             // The answers to what was asked before are to be read, and what is there of a request that is not taken would reset the connection.
             Self::Refused(_) | Self::Late(_) | Self::Drained { told: true } => HangUp::Told,
             Self::Stalled => HangUp::Reset,
-            Self::Closed | Self::Idle | Self::Broken | Self::Drained { told: false } => HangUp::Now,
+            Self::Closed | Self::Ended | Self::Idle | Self::Broken | Self::Drained { told: false } => HangUp::Now,
         }
     }
 }
@@ -106,8 +108,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
     let mut last_progress = Instant::now();
     let mut taken = Taken::default();
     let mut idle = Idle::new(shard.shared.times.idle_max.filter(|_| connection.session.borrow().ends_when_idle()), last_progress);
-    // The request that ends the connection, and until when the ones before it may be answered.
-    let mut refused: Option<(Refusal, Instant)> = None;
+    // What ends the connection, and until when what was asked before may be answered.
+    let mut last = Last::default();
     let (mut turn_ends, mut last_sent) = (false, None);
     // Since when others wait for it to pause.
     let mut turn: Option<Instant> = None;
@@ -116,10 +118,11 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         let now = Instant::now();
-        match send(stream, &mut outgoing) {
+        match last.send(stream, &mut outgoing) {
             Ok(0) => {}
             Ok(sent) => {
                 last_progress = now;
+                last.note_sent(now);
                 taken.sent += sent as u64;
                 last_sent = Some(now);
                 idle.note_activity(now);
@@ -139,7 +142,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             shard.turns.pause().await;
             turn = None;
         }
-        let sends = !outgoing.is_empty() || stream.wants_write();
+        let sends = !last.unheard && (!outgoing.is_empty() || stream.wants_write());
         // Answers that wait for another one, for which nobody knows how long that takes, are as much in the way as those that nobody reads.
         let holds = sends || connection.session.borrow().holds_answers();
         if !holds || !sends && shard.shared.gateway.memory_pressure() == MemoryPressure::None {
@@ -153,30 +156,30 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         // Requests that there was no time for stand in line with those that have come since.
         let mut goes_on = if input.interrupted { shard.turns.next().await } else { None };
         let began = if goes_on.is_some() { Instant::now() } else { now };
-        judge_login(connection, &mut refused, now);
+        judge_login(connection, &mut last, now);
         let answered = !sends && connection.session.borrow().is_idle();
-        if let Some(end) = is_over(shard, connection, &mut refused, answered.then_some(last_sent)) {
+        if let Some(end) = is_over(shard, connection, &mut last, answered.then_some(last_sent)) {
             return end;
         }
-        let open = refused.is_none() && !shard.draining.get();
+        let open = last.is_open() && !shard.draining.get();
         let may_read = open && has_room(connection, &outgoing);
         // Complete frames may be waiting in the buffer since reading was held back.
         if may_read && let Some(end) = frames(shard, connection, &mut input, None) {
-            let Some(end) = postpone(end, &mut refused) else { continue };
+            let Some(end) = last.postpone(end, shard, connection, sends) else { continue };
             return end;
         }
         if goes_on.take().is_some() {
             shard.watch_time(began);
         }
         // The node may be stopping: what has come is answered.
-        match make_room(shard, connection, &mut input, refused.is_some()) {
+        match make_room(shard, connection, &mut input, !last.is_open()) {
             Ok(false) => {}
             Ok(true) => {
                 turn_ends = true;
                 continue;
             }
             Err(end) => {
-                let Some(end) = postpone(end, &mut refused) else { continue };
+                let Some(end) = last.postpone(end, shard, connection, sends) else { continue };
                 return end;
             }
         }
@@ -204,7 +207,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         }
         note_waits(connection, sends, memory, now);
         idle.look_by(input.next_look(shard));
-        let own = own_timeouts(holds, refused.as_ref().map(|(_, until)| *until)).chain((!reads).then(|| last_look + LOOK_AFTER));
+        let own = own_timeouts(holds, last.until()).chain((!reads).then(|| last_look + LOOK_AFTER));
         let wake_at = connection.session.borrow().next_timeout().into_iter().chain(own).min();
         let happened = wait(connection, stream, interest(reads, sends), wake_at, &mut idle).await;
         turn = None;
@@ -218,7 +221,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 if !delivered && !input.drained {
                     shard.turns.pause().await;
                 }
-                if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
+                if let Some(end) = end.and_then(|end| last.postpone(end, shard, connection, sends)) { return end }
                 turn_ends = delivered && !input.drained || input.interrupted;
                 // Who always sends something is looked at, too.
                 if wake_at.is_some_and(|at| at <= now) {
@@ -285,24 +288,24 @@ fn is_gone(stream: &Stream, reads: bool, last: &mut Instant, now: Instant) -> bo
 }
 
 /// Is there nothing more to be done? `answered`: everything is, and when something was sent last.
-fn is_over(shard: &Shard, connection: &Connection, refused: &mut Option<(Refusal, Instant)>, answered: Option<Option<Instant>>) -> Option<End> {
+fn is_over(shard: &Shard, connection: &Connection, last: &mut Last, answered: Option<Option<Instant>>) -> Option<End> {
     if connection.session.borrow().is_broken() {
         return Some(End::Broken);
     }
-    if let Some((reason, _)) = refused.take_if(|(_, until)| answered.is_some() || Instant::now() >= *until) {
-        return Some(End::Refused(reason));
+    if let Some((end, _)) = last.end.take_if(|(_, until)| answered.is_some() || Instant::now() >= *until) {
+        return Some(end);
     }
     let last_sent = answered.filter(|_| shard.draining.get())?;
     Some(End::Drained { told: last_sent.is_some_and(|at| at.elapsed() < JUST_SENT) })
 }
 
 /// Who has said who he is counts as a stranger no more; whom the session does not want any longer is refused.
-fn judge_login(connection: &Connection, refused: &mut Option<(Refusal, Instant)>, now: Instant) {
+fn judge_login(connection: &Connection, last: &mut Last, now: Instant) {
     if connection.place.is_stranger() && connection.session.borrow().is_known() {
         connection.place.known();
     }
-    if refused.is_none() && let Some(reason) = connection.session.borrow_mut().take_refusal(now) {
-        *refused = Some((reason, now + LAST_ANSWERS));
+    if last.is_open() && let Some(reason) = connection.session.borrow_mut().take_refusal(now) {
+        last.end = Some((End::Refused(reason), now + LAST_ANSWERS));
     }
 }
 
@@ -380,14 +383,54 @@ fn waiting_bytes(outgoing: &Outgoing) -> usize {
     bytes
 }
 
-/// Keeps the reason of a refusal until what was asked before is answered; any other end is at once.
-fn postpone(end: End, refused: &mut Option<(Refusal, Instant)>) -> Option<End> {
-    match end {
-        End::Refused(reason) => {
-            *refused = Some((reason, Instant::now() + LAST_ANSWERS));
-            None
+/// What a connection still does when nothing more of it is read.
+#[derive(Default)]
+struct Last {
+    /// How it ends then, and when at the latest.
+    end: Option<(End, Instant)>,
+    /// Nothing more is said to the client.
+    unheard: bool,
+}
+
+impl Last {
+    /// Has nothing ended the connection?
+    fn is_open(&self) -> bool {
+        self.end.is_none()
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.end.as_ref().map(|(_, until)| *until)
+    }
+
+    /// Keeps an end until what was asked before is done; any other end is at once. `sends`: answers wait for the socket.
+    fn postpone(&mut self, end: End, shard: &Shard, connection: &Connection, sends: bool) -> Option<End> {
+        let now = Instant::now();
+        let rest = match &end {
+            End::Refused(_) => Rest::Answers,
+            End::Ended => connection.session.borrow_mut().finish(&mut shard.context.borrow_mut(), sends, now),
+            _ => Rest::Nothing,
+        };
+        if rest == Rest::Nothing {
+            return Some(end);
         }
-        end => Some(end),
+        self.unheard = rest == Rest::Publishes;
+        self.end = Some((end, now + LAST_ANSWERS));
+        None
+    }
+
+    /// Who has said that no more comes and takes the answers has time for all of them.
+    fn note_sent(&mut self, now: Instant) {
+        if let Some((End::Ended, until)) = &mut self.end {
+            *until = now + LAST_ANSWERS;
+        }
+    }
+
+    fn send(&self, stream: &Stream, outgoing: &mut Outgoing) -> std::io::Result<usize> {
+        if self.unheard {
+            outgoing.clear();
+            return Ok(0);
+        }
+        send(stream, outgoing)
     }
 }
 

@@ -233,7 +233,7 @@ pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &
             stream.set_drained();
         }
         match got {
-            Ok(0) => return Some(End::Closed),
+            Ok(0) => return Some(End::Ended),
             Ok(got) => turn += got,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 input.drained = true;

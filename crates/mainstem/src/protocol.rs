@@ -62,6 +62,16 @@ impl Refusal {
     }
 }
 
+/// What is left to be done of what a client has sent, when nothing more of it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    Nothing,
+    /// It is answered.
+    Answers,
+    /// The journals are to have it, of which the client hears nothing.
+    Publishes,
+}
+
 /// A connection's state.
 pub enum Session {
     /// Requests and answers.
@@ -194,6 +204,19 @@ impl Session {
         match self {
             Self::Kafka(session) => session.drain(context, now),
             Self::Amqp(session) => session.drain(now),
+        }
+    }
+
+    /// The client sends no more, and may have gone: what is to be done of what it has sent. What a Kafka client has asked is answered, as by Kafka, which
+    /// reads one request after the other and finds the end behind the last; what waits for others to do something is answered at once. An AMQP client
+    /// hears no more, as from RabbitMQ, and what it has published is kept. `sends`: answers wait for the socket.
+    pub fn finish(&mut self, context: &mut ShardContext, sends: bool, now: Instant) -> Rest {
+        match self {
+            Self::Kafka(session) => {
+                session.drain(context, now);
+                if sends || !session.is_idle() { Rest::Answers } else { Rest::Nothing }
+            }
+            Self::Amqp(session) => if session.finish(now) { Rest::Publishes } else { Rest::Nothing },
         }
     }
 

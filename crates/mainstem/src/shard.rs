@@ -302,7 +302,7 @@ impl Shard {
         }
         match end {
             connection::End::Broken => tracing::error!(%peer, "connection closed: a request met a defect of the broker"),
-            connection::End::Closed | connection::End::Drained { .. } => {}
+            connection::End::Closed | connection::End::Ended | connection::End::Drained { .. } => {}
             connection::End::Idle => tracing::debug!(%peer, "connection closed: nothing was asked on it for connections.max.idle.ms"),
             connection::End::Late(Late { arrived, needed }) => {
                 let why = if needed { "others wait for its memory" } else { "its time is over (mainstem.frame.timeout.ms, mainstem.frame.byte.rate)" };

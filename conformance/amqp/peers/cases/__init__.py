@@ -26,6 +26,6 @@ def each(**values):
 
 def table():
     """Every case by name, in the order of the files: those that wait come first."""
-    from . import (waiting, handshake, frames, methods, content, channels, exchanges, queues, arguments, bindings, consumers,  # noqa: F401
+    from . import (waiting, half_closed, handshake, frames, methods, content, channels, exchanges, queues, arguments, bindings, consumers,  # noqa: F401
                    acknowledgements, publishing, modes)
     return CASES

@@ -79,6 +79,19 @@ impl Session {
         self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, reason));
     }
 
+    /// The client sends no more and is told no more: its channels and consumers go. True: what it has published is on its way to the journals.
+    pub fn finish(&mut self, now: Instant) -> bool {
+        if self.phase != Phase::Running || self.connection.publisher.is_idle() {
+            return false;
+        }
+        self.connection.now = now;
+        let doomed = self.leave_all();
+        if !doomed.is_empty() {
+            self.connection.gateway.leave_to_controller(deletion(doomed, true));
+        }
+        true
+    }
+
     /// The connection is gone: consumers leave, and what goes with the connection goes.
     pub fn close(&mut self) {
         self.connection.flush_unpaid();

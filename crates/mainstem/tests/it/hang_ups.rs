@@ -1,8 +1,8 @@
-//! Who closes the socket of a connection that has ended, and that what was said last is read.
+//! Who closes the socket of a connection that has ended, and that what was said last is read, or kept.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::process::{PATIENCE, Process};
 use crate::slow_clients::{amqp, connect};
@@ -111,4 +111,43 @@ fn who_understands_no_reason_is_hung_up_on() {
     let mut socket = wrong(&process, &[]);
     socket.set_read_timeout(Some(PATIENCE_WITH_WORDS)).unwrap();
     assert_eq!(socket.read(&mut [0; 64]).expect("the end, and no reset"), 0);
+}
+
+/// A frame of channel 1.
+fn on_channel(kind: u8, payload: &[u8]) -> Vec<u8> {
+    [&[kind, 0, 1][..], &(payload.len() as u32).to_be_bytes()[..], payload, &[0xce]].concat()
+}
+
+/// Declares queue `q`, or asks whether it is there; how many messages it has.
+fn declared(socket: &mut TcpStream, flags: u8) -> u32 {
+    socket.write_all(&on_channel(1, &[0, 50, 0, 10, 0, 0, 1, b'q', flags, 0, 0, 0, 0])).unwrap();
+    let mut answer = [0; 7 + 4 + 2 + 8 + 1];
+    socket.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer[7..11], [0, 50, 0, 11]);
+    u32::from_be_bytes([answer[13], answer[14], answer[15], answer[16]])
+}
+
+#[test]
+fn what_was_published_before_a_client_goes_without_a_word_is_kept() {
+    // Together more than a journal has room for at once.
+    const MESSAGES: u32 = 3000;
+    const BYTES: usize = 10_000;
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0"]);
+    let (mut goes, mut stays) = (amqp(&process), amqp(&process));
+    for socket in [&mut goes, &mut stays] {
+        socket.write_all(&on_channel(1, &[0, 20, 0, 10, 0])).unwrap();
+        assert_eq!(method(socket), [0, 20, 0, 11]);
+    }
+    assert_eq!(declared(&mut stays, 2), 0);
+    let header = [&[0, 60, 0, 0][..], &(BYTES as u64).to_be_bytes()[..], &[0, 0]].concat();
+    let message = [on_channel(1, &[0, 60, 0, 40, 0, 0, 0, 1, b'q', 0]), on_channel(2, &header), on_channel(3, &[b'x'; BYTES])].concat();
+    goes.write_all(&message.repeat(MESSAGES as usize)).expect("it is taken");
+    drop(goes);
+    let (mut count, until) = (0, Instant::now() + PATIENCE);
+    while count < MESSAGES && Instant::now() < until {
+        count = declared(&mut stays, 1);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(count, MESSAGES);
 }
