@@ -1,6 +1,8 @@
 //! Transactions as their producers see them: InitProducerId with a transactional id, AddPartitionsToTxn, AddOffsetsToTxn,
 //! TxnOffsetCommit, EndTxn. An answer is given when what it says is durable.
 
+use std::collections::BTreeSet;
+
 use broker::append::AppendError;
 use broker::{AclOperation, Broker, OffsetsRefused, Reply, Told};
 use delivery::{Claim, CommittedOffset, Committer, GroupError, ProducerEpoch, TransactionError, Version};
@@ -161,23 +163,52 @@ pub(crate) fn add_partitions(reader: &mut Reader, context: &mut Context<'_>) -> 
     if let (false, Err(code)) = (alone, context.asking().check_cluster(AclOperation::ClusterAction)) {
         return Ok(Outcome::answer(AddPartitionsToTxnResponse { error_code: code.code(), ..AddPartitionsToTxnResponse::default() }));
     }
+    let checked: Vec<Checked> = asked.into_iter().map(|one| Checked::new(one, alone, context)).collect();
+    let add = move |context: &mut Context<'_>| add_checked(checked, alone, context);
+    // A long request is looked at elsewhere.
+    Ok(if context.gone.is_some() { Outcome::Resume(Box::new(add)) } else { add(context) })
+}
+
+/// What a transaction is asked to take, and all that can be said of it without its coordinator.
+struct Checked {
+    /// Without its topics.
+    request: AddPartitionsToTxnTransaction,
+    logs: Result<Vec<LogId>, ErrorCode>,
+    /// Its answer when the coordinator takes it, and when that cannot be made durable.
+    durable: Vec<AddPartitionsToTxnTopicResult>,
+    failed: Vec<AddPartitionsToTxnTopicResult>,
+}
+
+impl Checked {
+    fn new(request: AddPartitionsToTxnTransaction, alone: bool, context: &Context<'_>) -> Self {
+        let logs = check_one(&request, alone, context).and_then(|()| logs_of(&request, context));
+        let refused = logs.as_ref().err().copied();
+        let durable = results(context, &request.topics, refused);
+        let failed = results(context, &request.topics, Some(refused.unwrap_or(NOT_DURABLE)));
+        Self { request: AddPartitionsToTxnTransaction { topics: Vec::new(), ..request }, logs, durable, failed }
+    }
+}
+
+fn add_checked(checked: Vec<Checked>, alone: bool, context: &Context<'_>) -> Outcome {
     let mut open = 0;
     let (mut durable, mut failed) = (AddPartitionsToTxnResponse::default(), AddPartitionsToTxnResponse::default());
-    for one in asked {
-        let outcome = check_one(&one, alone, context).and_then(|()| add_one(&one, context));
-        open += usize::from(outcome == Ok(Told::Later(())));
-        let told = results(context, &one.topics, outcome.as_ref().err().copied());
-        let not_durable = results(context, &one.topics, Some(outcome.err().unwrap_or(NOT_DURABLE)));
+    for Checked { request, logs, durable: mut told, failed: mut not_durable } in checked {
+        let outcome = logs.map(|logs| add_one(&request, logs, context));
+        open += usize::from(outcome == Ok(Ok(Told::Later(()))));
+        if let Ok(Err(code)) = outcome {
+            let all = told.iter_mut().chain(&mut not_durable).flat_map(|topic| &mut topic.results_by_partition);
+            all.for_each(|partition| partition.partition_error_code = code.code());
+        }
         for (response, topic_results) in [(&mut durable, told), (&mut failed, not_durable)] {
             if alone {
                 response.results_by_topic_v3_and_below = topic_results;
             } else {
-                let transactional_id = one.transactional_id.clone();
+                let transactional_id = request.transactional_id.clone();
                 response.results_by_transaction.push(AddPartitionsToTxnResult { transactional_id, topic_results, ..Default::default() });
             }
         }
     }
-    Ok(if open == 0 { Outcome::answer(durable) } else { Durable::wait(open, durable, failed) })
+    if open == 0 { Outcome::answer(durable) } else { Durable::wait(open, durable, failed) }
 }
 
 fn log_of(broker: &Broker, topic: &str, partition: i32) -> Option<LogId> {
@@ -199,14 +230,20 @@ fn check_one(request: &AddPartitionsToTxnTransaction, alone: bool, context: &Con
     if denied { Err(ErrorCode::OperationNotAttempted) } else { Ok(()) }
 }
 
-fn add_one(request: &AddPartitionsToTxnTransaction, context: &Context<'_>) -> Result<Told<()>, ErrorCode> {
+/// The logs of its partitions, each once.
+fn logs_of(request: &AddPartitionsToTxnTransaction, context: &Context<'_>) -> Result<Vec<LogId>, ErrorCode> {
     let broker = &context.gateway.broker;
-    let mut logs = Vec::new();
+    let mut logs = BTreeSet::new();
     for topic in &request.topics {
         for partition in &topic.partitions {
-            logs.push(log_of(broker, &topic.name, *partition).ok_or(ErrorCode::OperationNotAttempted)?);
+            logs.insert(log_of(broker, &topic.name, *partition).ok_or(ErrorCode::OperationNotAttempted)?);
         }
     }
+    Ok(logs.into_iter().collect())
+}
+
+fn add_one(request: &AddPartitionsToTxnTransaction, logs: Vec<LogId>, context: &Context<'_>) -> Result<Told<()>, ErrorCode> {
+    let broker = &context.gateway.broker;
     let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
     let outcome = if request.verify_only {
         broker.write_in_transaction(claim, logs, Version::V1).map(|_| Told::Now(()))

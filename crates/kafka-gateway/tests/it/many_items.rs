@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kafka_gateway::{CloseReason, RequestRoom};
+use kafka_wire::add_partitions_to_txn::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnTopic};
 use kafka_wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse};
+use kafka_wire::elect_leaders::{ElectLeadersRequest, ElectLeadersResponse, TopicPartitions};
 use kafka_wire::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use kafka_wire::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse};
@@ -23,6 +25,8 @@ const OFFSET_COMMIT: (i16, i16) = (8, 9);
 const OFFSET_FETCH: (i16, i16) = (9, 8);
 const DESCRIBE_GROUPS: (i16, i16) = (15, 5);
 const DELETE_TOPICS: (i16, i16) = (20, 6);
+const ADD_PARTITIONS_TO_TXN: (i16, i16) = (24, 3);
+const ELECT_LEADERS: (i16, i16) = (43, 2);
 /// What items may take together that wait for nothing.
 const FREE: usize = 1000;
 const MANY: usize = 100_000;
@@ -315,5 +319,38 @@ fn metadata_of_many_names_is_looked_up_elsewhere_and_creates_what_is_missing() {
     assert!(response.topics[MANY..].iter().all(|topic| !topic.partitions.is_empty()));
     assert!(node.broker().topic("new-1").is_some() && node.broker().topic("new-2").is_some());
     assert!(node.session(client).is_idle());
+    node.stop();
+}
+
+#[test]
+fn partitions_of_transactions_and_elections_are_looked_up_elsewhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path());
+    let partitions = || (0..MANY as i32).collect::<Vec<_>>();
+    let topic = AddPartitionsToTxnTopic { name: "t".into(), partitions: partitions(), ..Default::default() };
+    let added = AddPartitionsToTxnRequest { v3_and_below_transactional_id: "none".into(), v3_and_below_topics: vec![topic], ..Default::default() };
+    let elected = ElectLeadersRequest { topic_partitions: Some(vec![TopicPartitions { topic: "t".into(), partitions: partitions(), ..Default::default() }]), ..Default::default() };
+    let added = node.frame(ADD_PARTITIONS_TO_TXN, 1, |writer| added.encode(writer, ADD_PARTITIONS_TO_TXN.1));
+    let elected = node.frame(ELECT_LEADERS, 2, |writer| elected.encode(writer, ELECT_LEADERS.1));
+    for (frame, correlation) in [(added, 1), (elected, 2)] {
+        node.hand(client, frame).expect("taken");
+        give(&mut node, client, &Arc::default());
+        assert!(!node.session(client).wants_read(), "other threads have it");
+        let (told, body) = node.answer(client);
+        assert_eq!(told, correlation);
+        let codes: Vec<i16> = match correlation {
+            1 => {
+                let response = AddPartitionsToTxnResponse::decode(&mut flexible(ADD_PARTITIONS_TO_TXN, body), ADD_PARTITIONS_TO_TXN.1).expect("an answer");
+                response.results_by_topic_v3_and_below[0].results_by_partition.iter().map(|one| one.partition_error_code).collect()
+            }
+            _ => {
+                let response = ElectLeadersResponse::decode(&mut flexible(ELECT_LEADERS, body), ELECT_LEADERS.1).expect("an answer");
+                response.replica_election_results[0].partition_result.iter().map(|one| one.error_code).collect()
+            }
+        };
+        let there = if correlation == 1 { ErrorCode::OperationNotAttempted } else { ErrorCode::ElectionNotNeeded };
+        let unknown = ErrorCode::UnknownTopicOrPartition.code();
+        assert!(codes.len() == MANY && codes[..2] == [there.code(); 2] && codes[2..].iter().all(|code| *code == unknown));
+    }
     node.stop();
 }
