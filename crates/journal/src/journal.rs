@@ -714,6 +714,11 @@ impl Journal {
         std::mem::take(&mut inbox)
     }
 
+    /// Runs of full segments that the keeper has not taken.
+    pub(crate) fn runs_to_seal(&self) -> usize {
+        self.keeper.lock().seals.iter().map(SealJob::runs_len).sum()
+    }
+
     /// Has the keeper pin the journal's files.
     pub(crate) fn ask_for_pins(&self, job: PinJob) {
         let mut inbox = self.keeper.lock();

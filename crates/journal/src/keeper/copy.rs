@@ -18,7 +18,7 @@ use hashbrown::HashSet;
 use types::{LogId, Offset};
 
 use super::choose::Limits;
-use super::{Keeper, KeeperError};
+use super::{Keeper, KeeperError, SealJob};
 use crate::chunk::{crc32c, padded};
 use crate::disk::{File, SECTOR};
 use crate::index::SealedIndex;
@@ -35,6 +35,8 @@ const SECTION_BYTES_MAX: u64 = 16 << 20;
 const CACHE_SHARE: u64 = 4;
 /// … and of a segment.
 const SEGMENT_SHARE: u64 = 16;
+/// The writer gets new segments while a rewriting goes on until so many runs of full ones wait for its end: those of one segment at its most.
+const RUNS_TO_SEAL_MAX: usize = RUNS_MAX;
 /// Runs of this mean length are long …
 const LONG_RUN_BYTES: u64 = 16 << 10;
 /// … and what lies between two of them is passed over from this length on: reading them takes no more than twice their length.
@@ -233,9 +235,11 @@ impl Keeper {
         KeeperError::Source { sequence: segment.sequence, error }
     }
 
-    /// The writer waits for no rewriting. On a short disk space is first for what brings back more.
+    /// The writer waits for no rewriting, unless it has filled segments with so many runs since that they take much memory: none is sealed before it ends.
+    /// On a short disk space is first for what brings back more.
     fn prepare_meanwhile(&mut self, limits: &Limits) {
-        if !limits.short && !self.journal.has_prepared() && !self.is_short() {
+        let waiting = || self.journal.runs_to_seal() + self.seals.iter().map(SealJob::runs_len).sum::<usize>();
+        if !limits.short && !self.journal.has_prepared() && waiting() < RUNS_TO_SEAL_MAX && !self.is_short() {
             self.prepare_next();
         }
     }

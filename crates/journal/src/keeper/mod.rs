@@ -81,6 +81,10 @@ pub(crate) struct SealJob {
 }
 
 impl SealJob {
+    pub fn runs_len(&self) -> usize {
+        self.runs.len()
+    }
+
     pub fn new(active: ActiveSegment, last_index: LogIndex, last_term: Term, last_crc: u32) -> Self {
         let mut snapshots = Vec::with_capacity(active.touched.len() * SNAPSHOT_BYTES);
         let snapshot = |log: &Option<Arc<Log>>| {
