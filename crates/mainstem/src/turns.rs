@@ -1,8 +1,8 @@
 //! Who has the thread of a shard next: connections that have something to be read or handled stand in line, each for one turn, and after so much work
 //! sockets are looked at before the next one begins.
 //!
-//! A turn takes a millisecond at most ([`Turns::length`]) but for the request that it ends with. Whoever has more in his buffer goes to the end of the line, so that
-//! a newcomer waits for a turn of each of those before it, however much they have sent.
+//! A turn takes a millisecond at most ([`Turns::length`]) but for the request that it ends with. A connection with more requests in its buffer goes to the end of
+//! the line, so that a newcomer waits for one turn of each of those before it, however much they have sent.
 
 use std::cell::Cell;
 use std::time::Duration;
