@@ -121,7 +121,8 @@ def groups_that_are_far_behind_are_slowed_down():
     # Fetches bring a second's worth at once, so that a span of a few seconds has one more or less.
     near(consume(group, {}, 4), 1 << 20, 0.4, "a laggard at 1 MiB/s")
     rate = consume(f"{group}-other", {}, 1, warm=0)
-    assert rate > 10 * MB, f"a group without rules: {rate / MB:.1f} MB/s"
+    # Thrice what the rule lets through: how fast it can be depends on the machine.
+    assert rate > 3 * MB, f"a group without rules: {rate / MB:.1f} MB/s"
 
 
 the_tool_sets_and_shows_quotas()
