@@ -481,7 +481,7 @@ impl Broker {
 
     /// Members of a share group; `None`: there is no such group.
     pub fn share_group_members(&self, group: &str) -> Option<usize> {
-        self.groups().describe_share(group).map(|found| found.members.len())
+        self.groups().state.lock().coordinator.share_members(group)
     }
 
     /// Makes a share group without members, if there is no group of that name.

@@ -448,6 +448,12 @@ impl<W: Copy> GroupCoordinator<W> {
         }
     }
 
+    /// How many members a share group has; `None`: there is no such share group.
+    pub fn share_members(&self, name: &str) -> Option<usize> {
+        let Kind::Share(group) = self.groups.get(name)? else { return None };
+        Some(group.members.len())
+    }
+
     /// A share group as it stands.
     pub fn describe_share(&self, name: &str) -> Option<ShareGroupSummary> {
         let Kind::Share(group) = self.groups.get(name)? else { return None };

@@ -17,7 +17,9 @@ impl<W: Copy> GroupCoordinator<W> {
         match self.groups.get(name)? {
             Kind::Classic(group) if group.protocol_type.as_deref() == Some("consumer") => {
                 for (topic, partitions) in group.members.values().flat_map(|member| assigned_partitions(&member.assignment)) {
-                    found.entry(topic).or_default().extend(partitions);
+                    // A leader may assign what is not there, and millions of it.
+                    let Some((_, count)) = self.topics.find(&topic) else { continue };
+                    found.entry(topic).or_default().extend(partitions.into_iter().filter(|partition| *partition < count));
                 }
             }
             Kind::Consumer(group) => {

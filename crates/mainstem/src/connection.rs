@@ -153,8 +153,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             }
             last_progress = now;
         }
-        // Requests that there was no time for stand in line with those that have come since.
-        let mut goes_on = if input.interrupted { shard.turns.next().await } else { None };
+        // Requests that there was no time for, or that stand behind one which had to wait, stand in line with those that have come since.
+        let behind = input.holds_requests() && connection.session.borrow().wants_read();
+        let mut goes_on = if input.interrupted || behind { shard.turns.next().await } else { None };
         let began = if goes_on.is_some() { Instant::now() } else { now };
         judge_login(connection, &mut last, now);
         let answered = !sends && connection.session.borrow().is_idle();

@@ -122,6 +122,11 @@ impl Input {
         }
     }
 
+    /// May whole small requests be there that nobody has looked at?
+    pub fn holds_requests(&self) -> bool {
+        matches!(self.reading, Reading::Small) && !self.buffer.is_empty()
+    }
+
     /// Is a part of a request there?
     pub fn is_unfinished(&self) -> bool {
         self.pace.is_some()

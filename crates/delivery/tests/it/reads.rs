@@ -1,8 +1,9 @@
 //! What members of a group read, by which its lag is counted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use delivery::{Topics, assigned_partitions};
+use delivery::{GroupCoordinator, Topics, assigned_partitions};
 
 use crate::crowd::Crowd;
 use crate::room::{GROUP, INITIAL_DELAY_MS, Room, join};
@@ -25,12 +26,16 @@ fn what_members_of_either_protocol_read_is_known() {
     assert!(crowd.shelf.find("u").is_some());
 
     let mut room = Room::new();
+    room.groups = GroupCoordinator::with_topics(crate::room::settings(), Arc::clone(&crowd.shelf) as Arc<dyn Topics>);
     let (leader, waiter) = room.enter(join(""));
     room.pass(INITIAL_DELAY_MS);
     let generation = room.joined(waiter).expect("it is in").generation;
     assert_eq!(room.groups.read_partitions(GROUP), Some(BTreeMap::new()), "nothing is assigned yet");
     room.sync(&leader, generation, &[(&*leader, ASSIGNMENT)]);
-    assert_eq!(room.groups.read_partitions(GROUP), Some(BTreeMap::from([("t".to_owned(), BTreeSet::from([0, 3]))])));
+    let read = |room: &Room| room.groups.read_partitions(GROUP).and_then(|found| found.get("t").cloned());
+    assert_eq!(read(&room), Some(BTreeSet::from([0])), "of three partitions the fourth is not there, whatever its leader says");
+    crowd.shelf.set("t", 4);
+    assert_eq!(read(&room), Some(BTreeSet::from([0, 3])));
 }
 
 #[test]
