@@ -305,7 +305,9 @@ fn judge_login(connection: &Connection, last: &mut Last, now: Instant) {
     if connection.place.is_stranger() && connection.session.borrow().is_known() {
         connection.place.known();
     }
-    if last.is_open() && let Some(reason) = connection.session.borrow_mut().take_refusal(now) {
+    // Taken in any case: until it is, the session asks to be looked at again at once.
+    let refusal = connection.session.borrow_mut().take_refusal(now);
+    if last.is_open() && let Some(reason) = refusal {
         last.end = Some((End::Refused(reason), now + LAST_ANSWERS));
     }
 }
