@@ -1,5 +1,5 @@
 //! What is on its way into a queue: batches that were handed to a journal and of which no outcome is known. Until the journal's writer has placed them the log does not show
-//! them, so that whoever asks the queue for a message waits for these first (`docs/adr/0013-queues.md`, 15).
+//! them, so that a client that asks the queue for a message waits for these first (`docs/adr/0013-queues.md`, 15).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -97,7 +97,7 @@ fn is_hash_of(hash: &str, password: &str) -> bool {
     ring::digest::digest(&ring::digest::SHA256, &[salt, password.as_bytes()].concat()).as_ref() == digest
 }
 
-/// Whoever takes the document, here or RabbitMQ, lets the same users in.
+/// A node that takes the document, ours or RabbitMQ, lets the same users in.
 #[test]
 fn exported_users_have_a_hash_that_rabbitmq_knows_beside_the_one_that_counts() {
     let (_folder, process) = administered(&["--set", "mainstem.password.iterations=1000"]);
