@@ -28,7 +28,7 @@ pub const SEGMENT_HEADER_BYTES: usize = SECTOR;
 /// What data may not use when no further segment can be had: deletes and trims still can.
 pub(crate) const STATE_RESERVE_BYTES: u64 = 64 << 20;
 /// Runs a segment holds at most, so that its index fits into memory while it is written.
-pub(crate) const RUNS_MAX: usize = 400_000;
+pub(crate) const SEGMENT_RUNS_MAX: usize = 400_000;
 /// Segments that one rewriting may replace.
 pub(crate) const REPLACES_MAX: usize = 64;
 
@@ -189,7 +189,7 @@ pub(crate) struct PreparedSegment {
 
 /// Where chunks of the active segment must end so that the chunk that ends it and its index fit behind them.
 pub(crate) fn usable_end(active: &ActiveSegment, size: u64) -> u64 {
-    if active.runs.len() >= RUNS_MAX {
+    if active.runs.len() >= SEGMENT_RUNS_MAX {
         return active.position;
     }
     let index = active.runs.len() * INDEX_ENTRY_BYTES + active.touched.len() * ROW_BYTES;

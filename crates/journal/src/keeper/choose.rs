@@ -5,8 +5,8 @@
 //! * Four small ones in a row become one, so that there are not many.
 //! * When the disk is short of space less is enough, and what is written fits into what there is.
 //! * What is written is no longer than a segment is, or than the one in whose place it comes: segments may have been longer before.
-//! * What is live of several together has no more than [`RUNS_MAX`] runs: all of them are in memory while they are copied. One segment is rewritten however
-//!   many it has.
+//! * What is live of several together has no more than [`MERGED_RUNS_MAX`] runs: all of them are in memory while they are copied. One segment is
+//!   rewritten however many it has.
 
 use super::usage::Usage;
 use crate::segments::REPLACES_MAX;
@@ -18,7 +18,7 @@ const SMALL_MIN: usize = 4;
 /// Less than this part of a segment is not worth a rewriting.
 const GAIN_SHARE: u64 = 16;
 /// Runs of several segments that are rewritten together, at most: about 32 MiB while they are copied and while their index is written.
-const RUNS_MAX: u64 = 250_000;
+const MERGED_RUNS_MAX: u64 = 250_000;
 /// A segment with this part of that many is not small, and so many together are worth a rewriting that gives back as much as it copies: there will not be many
 /// more of them at once.
 const RUNS_SHARE: u64 = SMALL_MIN as u64;
@@ -40,7 +40,7 @@ pub(super) struct Limits {
 
 impl Limits {
     fn is_small(&self, used: &Usage) -> bool {
-        used.kept_bytes < self.segment_bytes / SMALL_SHARE && used.runs < RUNS_MAX / RUNS_SHARE
+        used.kept_bytes < self.segment_bytes / SMALL_SHARE && used.runs < MERGED_RUNS_MAX / RUNS_SHARE
     }
 
     /// Is it to give back something, or its name at least?
@@ -65,10 +65,10 @@ pub(super) fn choose(usage: &[Usage], limits: &Limits, blocked: impl Fn(u64) -> 
         for (number, used) in usage[from..].iter().take(REPLACES_MAX).enumerate() {
             kept += used.kept_bytes;
             runs += used.runs;
-            if blocked(used.sequence) || !limits.is_loose(used) || kept > longest || number > 0 && runs > RUNS_MAX {
+            if blocked(used.sequence) || !limits.is_loose(used) || kept > longest || number > 0 && runs > MERGED_RUNS_MAX {
                 break;
             }
-            let least = if runs < RUNS_MAX / RUNS_SHARE { least } else { 0 };
+            let least = if runs < MERGED_RUNS_MAX / RUNS_SHARE { least } else { 0 };
             gain += used.file_bytes.saturating_sub(used.kept_bytes);
             small &= limits.is_small(used);
             let gathers = small && number + 1 >= SMALL_MIN && !limits.short;
@@ -115,7 +115,7 @@ mod tests {
         while let Some(victims) = choose(&usage, limits, |_| false) {
             let kept: u64 = victims.iter().map(|used| used.kept_bytes).sum();
             let runs: u64 = victims.iter().map(|used| used.runs).sum();
-            assert!(runs <= RUNS_MAX || victims.len() == 1, "{runs} runs of {} segments at once", victims.len());
+            assert!(runs <= MERGED_RUNS_MAX || victims.len() == 1, "{runs} runs of {} segments at once", victims.len());
             copied += kept;
             let at = usage.iter().position(|used| *used == victims[0]).unwrap();
             let one = Usage { file_bytes: kept, kept_bytes: kept, live_bytes: kept, runs, ..victims[0] };
@@ -188,11 +188,11 @@ mod tests {
             assert!(copied <= 4 * live, "{percent} %: {copied} for {live}");
             // Where little is live they are gathered too.
             let runs = 200 * 400_000 * percent / 100;
-            assert!(left.len() as u64 <= 4 + runs / (RUNS_MAX / RUNS_SHARE), "{percent} %: {} files", left.len());
+            assert!(left.len() as u64 <= 4 + runs / (MERGED_RUNS_MAX / RUNS_SHARE), "{percent} %: {} files", left.len());
         }
         assert_eq!(chosen(&of_many_runs(&[100; 64]), &ROOMY), []);
         // What nobody would make today.
-        let huge = Usage { sequence: 0, file_bytes: SEGMENT, live_bytes: 1, kept_bytes: SEGMENT / 3, runs: 10 * RUNS_MAX };
+        let huge = Usage { sequence: 0, file_bytes: SEGMENT, live_bytes: 1, kept_bytes: SEGMENT / 3, runs: 10 * MERGED_RUNS_MAX };
         assert_eq!(chosen(&[huge], &ROOMY), [0]);
         assert_eq!(chosen(&[huge, Usage { sequence: 1, ..huge }], &ROOMY), [0]);
     }

@@ -24,7 +24,7 @@ use crate::disk::{File, SECTOR};
 use crate::index::SealedIndex;
 use crate::log::Log;
 use crate::run::{OFFSETS_MAX, Run};
-use crate::segments::{RUNS_MAX, SEGMENT_HEADER_BYTES, Segment, SegmentError};
+use crate::segments::{SEGMENT_HEADER_BYTES, SEGMENT_RUNS_MAX, Segment, SegmentError};
 use crate::sweep::Sweep;
 
 /// Runs are merged up to this length, so that history reads in large pieces.
@@ -36,7 +36,7 @@ const CACHE_SHARE: u64 = 4;
 /// … and of a segment.
 const SEGMENT_SHARE: u64 = 16;
 /// The writer gets new segments while a rewriting goes on until so many runs of full ones wait for its end: those of one segment at its most.
-const RUNS_TO_SEAL_MAX: usize = RUNS_MAX;
+const RUNS_TO_SEAL_MAX: usize = SEGMENT_RUNS_MAX;
 /// Runs of this mean length are long …
 const LONG_RUN_BYTES: u64 = 16 << 10;
 /// … and what lies between two of them is passed over from this length on: reading them takes no more than twice their length.
@@ -156,7 +156,7 @@ impl Keeper {
     /// What is live of the sources.
     fn live_parts(&mut self, plan: &Plan<'_>, limits: &Limits) -> Result<Vec<Part>, KeeperError> {
         // Of those that are done nobody knows yet.
-        let mut parts = Vec::with_capacity(plan.runs.min(RUNS_MAX));
+        let mut parts = Vec::with_capacity(plan.runs.min(SEGMENT_RUNS_MAX));
         for (source, (segment, index)) in (0u16..).zip(plan.sources) {
             let all = index.rows().map_err(|error| KeeperError::Source { sequence: segment.sequence, error })?;
             for rows in all.chunks(ROWS_AT_ONCE) {
