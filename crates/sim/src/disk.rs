@@ -20,6 +20,10 @@ pub use files::{CHECKPOINT, Taken};
 const SECTOR: usize = 512;
 /// A segment that is being rewritten.
 const REWRITING: &str = "rewriting";
+/// How the name begins that a start gives to a segment which was not begun.
+const ASIDE: &str = "spare-segment-";
+/// One in so many of them cannot get that name.
+const STAYS: u64 = 4;
 
 /// Faults of one run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +55,7 @@ pub struct DiskCounters {
     pub read_errors: u64,
     pub full: u64,
     pub renames_lost: u64,
+    pub renames_refused: u64,
 }
 
 /// An unsynced write, sector by sector.
@@ -97,6 +102,7 @@ struct Disk {
     /// A start has had to do with the checkpoint's copy.
     only_copy: bool,
     failing: Random,
+    staying: Random,
     faults: Faults,
     counters: DiskCounters,
     /// Everything fails: the process is dead.
@@ -159,6 +165,7 @@ impl SimDisk {
             forgetting: Random::new(seed ^ 0xF026_0770),
             only_copy: false,
             failing: Random::new(seed ^ 0x0E10_0E10),
+            staying: Random::new(seed ^ 0x57A1_57A1),
             faults: Faults::default(),
             counters: DiskCounters::default(),
             dead: false,
@@ -434,6 +441,10 @@ impl Storage for SimDisk {
         self.touch()?;
         self.try_names()?;
         let mut disk = self.inner.lock();
+        if to.starts_with(ASIDE) && disk.staying.one_in(STAYS) {
+            disk.counters.renames_refused += 1;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let state = disk.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         disk.names.insert(to.to_owned(), state);
         disk.rewriting = to == REWRITING || disk.rewriting && from != REWRITING;

@@ -726,6 +726,7 @@ impl World {
             ("failed reads within rewritings", counters.read_errors),
             ("allocations refused", counters.full),
             ("renames lost", counters.renames_lost),
+            ("segments that could not be put aside", counters.renames_refused),
             ("objects half written", archive.half_puts),
             ("objects refused", archive.failed_puts),
             ("objects back after their deletion", archive.undeleted),

@@ -8,6 +8,7 @@
 mod owner;
 pub(crate) mod scan;
 mod unproven;
+mod unused;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,7 +27,7 @@ use crate::chunk::{Entry, EntryKind, FLAG_DELETED, body, split_state};
 use crate::disk::{File, Storage, Submitter};
 use crate::index::SealedIndex;
 use crate::journal::{Journal, JournalConfig};
-use crate::keeper::{Keeper, KeeperStart, NAME_REWRITING, SealJob};
+use crate::keeper::{Keeper, KeeperStart, SealJob};
 use crate::reached;
 use crate::recent::SegmentRuns;
 use crate::run::Run;
@@ -39,6 +40,8 @@ use crate::writer::{ActiveSegment, Writer, WriterStart};
 pub use owner::owners;
 use scan::{Chain, Scanned};
 use unproven::Unproven;
+pub(crate) use unused::spare_name;
+use unused::{PREFIX_SPARE, put_aside};
 
 /// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -151,7 +154,7 @@ pub fn open<S: Submitter>(
         job.file.sync().map_err(io_error("flush the journal"))?;
     }
     let next_sequence = active.sequence + 1;
-    put_unused_aside(&*storage, next_sequence)?;
+    put_aside(&*storage, journal.number(), next_sequence).map_err(io_error("list the journal's folder"))?;
     storage.sync_folder().map_err(io_error("flush the folder"))?;
     note_reached(&*storage, &journal, recovered.chain.index);
     let start = WriterStart {
@@ -202,14 +205,6 @@ fn restore_archive(journal: &Journal, state: &StateMap, ended: &HashSet<LogId>) 
         journal.archive().leave(log.enter_archived(object).unwrap_or_else(|object| vec![object]));
     }
     Ok(())
-}
-
-/// Before the name of a segment's file that is kept to be written again.
-const PREFIX_SPARE: &str = "spare-";
-
-/// The name of a segment that a start has put aside because it was not begun.
-pub(crate) fn spare_name(sequence: u64) -> String {
-    format!("{PREFIX_SPARE}{}", segment_name(sequence))
 }
 
 /// The folder's files by what they are.
@@ -305,18 +300,6 @@ fn read_one(storage: &dyn Storage, name: &str) -> Result<Checkpoint, OpenError> 
     let mut bytes = vec![0; size];
     file.read_at(0, &mut bytes).map_err(io_error("read the checkpoint"))?;
     Ok(checkpoint::decode(&bytes)?)
-}
-
-/// Segments prepared but not begun, and leftovers of interrupted work.
-fn put_unused_aside(storage: &dyn Storage, next_sequence: u64) -> Result<(), OpenError> {
-    for name in storage.list().map_err(io_error("list the journal's folder"))? {
-        if sequence_of(&name).is_some_and(|sequence| sequence >= next_sequence) {
-            storage.rename(&name, &format!("{PREFIX_SPARE}{name}")).map_err(io_error("put a prepared segment aside"))?;
-        } else if name == NAME_REWRITING || name == checkpoint::NAME_NEW {
-            storage.discard(&name, None).map_err(io_error("remove an unfinished file"))?;
-        }
-    }
-    Ok(())
 }
 
 /// Makes segment `sequence`, to be written from its start. A file that is there already stays: a checkpoint may say that it is.

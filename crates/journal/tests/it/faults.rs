@@ -24,6 +24,8 @@ struct Faults {
     writes: AtomicBool,
     flushes: AtomicBool,
     space: AtomicBool,
+    /// Renames of segments that a start puts aside.
+    asides: AtomicBool,
     /// Creations and syncs of the folder, as when there are no descriptors, …
     folder: AtomicBool,
     /// … and so many more calls of that kind succeed before.
@@ -68,6 +70,9 @@ impl Storage for FaultyStorage {
         self.storage.open(name)
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        if to.starts_with("spare-segment-") {
+            Faults::error(&self.faults.asides)?;
+        }
         self.storage.rename(from, to)
     }
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -122,11 +127,14 @@ impl Submitter for FaultySubmitter {
 
 fn open(folder: &Path) -> (Node, Arc<Faults>) {
     let faults = Arc::new(Faults::default());
-    let storage = FaultyStorage { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), faults: Arc::clone(&faults) };
+    (open_with(folder, &faults), faults)
+}
+
+fn open_with(folder: &Path, faults: &Arc<Faults>) -> Node {
+    let storage = FaultyStorage { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), faults: Arc::clone(faults) };
     let submitter = submitter(IoMode::Buffered).expect("always there");
-    let submitter = FaultySubmitter { submitter, faults: Arc::clone(&faults), failed: Vec::new() };
-    let node = Node::open_on(Arc::new(storage), Box::new(submitter), small()).expect("it opens");
-    (node, faults)
+    let submitter = FaultySubmitter { submitter, faults: Arc::clone(faults), failed: Vec::new() };
+    Node::open_on(Arc::new(storage), Box::new(submitter), small()).expect("it opens")
 }
 
 /// Nothing is accepted any more, not even when the disk works again; what was committed stays readable, and after a restart
@@ -332,5 +340,44 @@ fn a_journal_at_rest_is_not_hindered() {
     });
     node.clock.advance_waits(11_000);
     assert_eq!(node.journal.status(), JournalStatus::Running);
+    node.close();
+}
+
+/// What a start cannot put aside is used where it is: the segment that was ready, and behind it a file with the chunks of another segment.
+#[test]
+fn a_start_that_cannot_rename_prepared_segments_uses_them_under_their_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = || {
+        let all = std::fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
+        let mut names: Vec<String> = all.filter(|name| name.contains("segment-")).collect();
+        names.sort();
+        names
+    };
+    let faults = Arc::new(Faults::default());
+    let mut end = Offset(0);
+    for start in 0..12 {
+        let node = open_with(folder.path(), &faults);
+        let log = node.log(1);
+        assert_eq!((log.end(), read_all(&node.journal, &log, VALUE_BYTES)), (end, end), "start {start}");
+        assert!(names().iter().all(|name| name.starts_with("segment-")), "start {start}: {:?}", names());
+        // Less than a segment, so that some starts find the end of the journal in the segment that they found the last time.
+        for _ in 0..7 {
+            node.append_batch(&log, LONG_BATCH, VALUE_BYTES).expect("appended");
+        }
+        end = log.end();
+        drop(log);
+        node.close();
+        faults.asides.store(true, Ordering::SeqCst);
+        let names = names();
+        if let (Some(first), Some(last)) = (names.first(), names.last())
+            && start % 3 == 0
+        {
+            let sequence: u64 = last.trim_start_matches("segment-").parse().expect("a number");
+            std::fs::copy(folder.path().join(first), folder.path().join(format!("segment-{:012}", sequence + 1))).expect("copied");
+        }
+    }
+    faults.asides.store(false, Ordering::SeqCst);
+    let node = open_with(folder.path(), &faults);
+    assert_eq!(read_all(&node.journal, &node.log(1), VALUE_BYTES), end);
     node.close();
 }
