@@ -138,6 +138,8 @@ pub struct Keeper {
     /// A rewritten segment has its name, which may not be durable: files that it replaces stay until it is.
     unsynced: bool,
     setbacks: setbacks::Setbacks,
+    /// Segments whose indexes could not be read.
+    unmeasured: setbacks::Setbacks,
     look: Look,
     expiry: expiry::Expiry,
     gate: Gate,
@@ -213,6 +215,7 @@ impl Keeper {
             undeleted: Vec::new(),
             unsynced: false,
             setbacks: setbacks::Setbacks::default(),
+            unmeasured: setbacks::Setbacks::default(),
             look,
             expiry: expiry::Expiry::default(),
             gate: Gate::default(),
@@ -244,6 +247,7 @@ impl Keeper {
         // On a full disk nothing is sealed, and what is trimmed is all that can help.
         self.look.wanted |= sealed || inbox.moved || self.journal.is_disk_full() || self.has_quiet_news();
         self.look.wanted |= self.setbacks.end_pauses(self.journal.now_ms());
+        self.look.wanted |= self.unmeasured.end_pauses(self.journal.now_ms());
         self.look.whole |= inbox.check_retention;
         if !self.journal.is_unchecked() {
             self.look_if_due();

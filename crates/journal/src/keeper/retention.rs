@@ -1,4 +1,7 @@
 //! Retention: which records of which logs may go, and which segments are thereby dead or mostly dead.
+//!
+//! A segment whose index cannot be read is left out until it can: it is neither freed nor rewritten, and what lies in it counts for nothing. So a log
+//! keeps as many bytes as it should without those, and what is decided of later segments holds for what lies before them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,13 +9,14 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use types::{ConnectionId, LogId, Offset, ShardId};
 
+use super::setbacks::Setbacks;
 use super::usage::Usage;
 use super::{Keeper, KeeperError, LONG_LOOK_MS, LOOK_REST};
 use crate::append::{Append, AppendItem, ReplyTo};
 use crate::index::SealedIndex;
 use crate::log::{Log, Retention};
 use crate::run::Run;
-use crate::segments::Segment;
+use crate::segments::{Segment, SegmentError, segment_name};
 
 /// Trims in one append.
 const TRIMS_MAX: usize = 1000;
@@ -61,11 +65,11 @@ impl Keeper {
             return Ok(());
         }
         let now = self.journal.now_ms();
-        let sealed = self.journal.segments().sealed();
-        let usage = self.measure(&sealed)?;
+        let mut sealed = self.journal.segments().sealed();
+        let usage = self.measure(&mut sealed, now);
         let mut pass = Pass::default();
         self.consider_archived(&mut pass, now);
-        self.consider_sealed(&sealed, &mut pass, now)?;
+        self.consider_sealed(&sealed, &mut pass, now);
         // A segment that somebody holds is not written again.
         drop(sealed);
         if whole {
@@ -81,26 +85,39 @@ impl Keeper {
     }
 
     /// How much of each segment is live, and of each log what lies in sealed segments: records may have been deleted since the last
-    /// look.
-    fn measure(&self, sealed: &[Sealed]) -> Result<Vec<Usage>, KeeperError> {
+    /// look. Segments that cannot be read do not stay in `sealed`.
+    fn measure(&mut self, sealed: &mut Vec<Sealed>, now: i64) -> Vec<Usage> {
         let mut usage = Vec::with_capacity(sealed.len());
         let mut live: HashMap<LogId, u64> = HashMap::new();
         for log in self.archived_logs() {
             let from = considered_from(&log).1;
             live.insert(log.id(), log.inner().archive.bytes_from(from));
         }
-        for (segment, index) in sealed {
-            usage.push(self.measure_segment(segment, index, |log, row| {
+        let mut of_segment = Vec::new();
+        sealed.retain(|(segment, index)| {
+            if self.unmeasured.blocks(segment.sequence) {
+                usage.push(Usage::unknown(segment, self.journal.config().segment_bytes));
+                return false;
+            }
+            of_segment.clear();
+            let measured = self.measure_segment(segment, index, |log, row| {
                 let archived = log.archived_until();
                 if row.next > considered_from(log).1.max(archived) {
-                    *live.entry(row.log).or_default() += row.bytes_from(archived);
+                    of_segment.push((row.log, row.bytes_from(archived)));
                 }
-            })?);
-        }
+            });
+            note_measured(&mut self.unmeasured, (self.journal.number(), segment.sequence), measured.as_ref().err(), now);
+            let is_measured = measured.is_ok();
+            usage.push(measured.unwrap_or_else(|_| Usage::unknown(segment, self.journal.config().segment_bytes)));
+            if is_measured {
+                of_segment.iter().for_each(|(log, bytes)| *live.entry(*log).or_default() += bytes);
+            }
+            is_measured
+        });
         for log in self.journal.all_logs() {
             log.set_sealed_bytes(live.get(&log.id()).copied().unwrap_or(0));
         }
-        Ok(usage)
+        usage
     }
 
     fn archived_logs(&self) -> impl Iterator<Item = Arc<Log>> {
@@ -140,18 +157,28 @@ impl Keeper {
         }
     }
 
-    fn consider_sealed(&self, sealed: &[Sealed], pass: &mut Pass, now: i64) -> Result<(), KeeperError> {
+    fn consider_sealed(&mut self, sealed: &[Sealed], pass: &mut Pass, now: i64) {
         let ruled = |log: &&Arc<Log>| {
             let inner = log.inner();
             inner.retention != Retention::default() && inner.sealed_bytes > 0
         };
         let ruled = self.journal.all_logs().iter().filter(ruled).count();
-        for (_, index) in sealed {
+        for (segment, index) in sealed {
             // Where no rule lets anything go, the oldest segments settle that.
             if pass.settled.len() == ruled {
                 break;
             }
-            for row in index.rows()? {
+            let rows = match index.rows() {
+                Ok(rows) => rows,
+                Err(error) => {
+                    // It could be read just now, and is part of what logs have: nothing behind it is decided before the next look.
+                    note_measured(&mut self.unmeasured, (self.journal.number(), segment.sequence), Some(&error), now);
+                    let here = |log: &Arc<Log>| log.inner().segments.iter().any(|sequence| sequence == segment.sequence);
+                    pass.settled.extend(self.journal.all_logs().iter().filter(|log| here(log)).map(|log| log.id()));
+                    continue;
+                }
+            };
+            for row in rows {
                 let Some(log) = self.journal.log(row.log) else { continue };
                 let (retention, from) = considered_from(&log);
                 if retention != Retention::default() && row.next > from.max(log.archived_until()) {
@@ -161,7 +188,6 @@ impl Keeper {
                 }
             }
         }
-        Ok(())
     }
 
     /// Runs that no sealed segment holds yet: an idle journal keeps its last segment open.
@@ -212,6 +238,20 @@ impl Keeper {
             }
             trims = rest;
         }
+    }
+}
+
+/// A segment was measured, or could not be: that is logged once, and once more when it is over.
+fn note_measured(unmeasured: &mut Setbacks, (journal, sequence): (u16, u64), error: Option<&SegmentError>, now: i64) {
+    let Some(error) = error else {
+        if unmeasured.leave(sequence) {
+            tracing::info!(journal, segment = segment_name(sequence), "the index of a segment can be read again");
+        }
+        return;
+    };
+    // What is damaged may have been so on its way from the disk only.
+    if unmeasured.enter(sequence, false, now) {
+        tracing::error!(journal, segment = segment_name(sequence), %error, "the index of a segment cannot be read: its space does not come back until it can");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Segments that could not be read when they were to be rewritten. Where a read has failed it is tried again, each time after a longer pause;
-//! what is damaged stays as it is until nothing of it is live. Neither is in the way of other segments.
+//! what is damaged stays as it is until nothing of it is live. Neither is in the way of other segments. Segments whose indexes could not be read when
+//! they were to be measured are kept likewise.
 
 use std::collections::BTreeMap;
 

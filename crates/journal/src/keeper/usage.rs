@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::{Keeper, KeeperError};
+use super::Keeper;
 use crate::disk::SECTOR;
 use crate::index::{INDEX_ENTRY_BYTES, LogRow, ROW_BYTES, SealedIndex};
 use crate::log::Log;
@@ -28,6 +28,14 @@ pub(super) struct Usage {
     pub runs: u64,
 }
 
+impl Usage {
+    /// Of a segment whose index cannot be read: all of it may be live, so it is neither freed nor rewritten.
+    pub fn unknown(segment: &Segment, segment_bytes: u64) -> Self {
+        let bytes = segment.bytes().max(1);
+        Self { sequence: segment.sequence, file_bytes: bytes, live_bytes: bytes, kept_bytes: bytes.max(segment_bytes), runs: 0 }
+    }
+}
+
 /// What is live in one segment, while it is counted.
 #[derive(Default)]
 struct Count {
@@ -45,7 +53,7 @@ impl Keeper {
         segment: &Segment,
         index: &SealedIndex,
         mut live_row: impl FnMut(&Arc<Log>, &LogRow),
-    ) -> Result<Usage, KeeperError> {
+    ) -> Result<Usage, SegmentError> {
         let rows = index.rows()?;
         let mut live_rows = vec![false; rows.len()];
         let mut count = Count::default();
@@ -86,7 +94,7 @@ impl Keeper {
     }
 
     /// Bytes of the shared runs that a log still has, each counted once.
-    fn live_shared(&self, rows: &[LogRow], live: &[bool], index: &SealedIndex) -> Result<u64, KeeperError> {
+    fn live_shared(&self, rows: &[LogRow], live: &[bool], index: &SealedIndex) -> Result<u64, SegmentError> {
         let mut bodies: HashMap<u32, u64> = HashMap::new();
         for (row, _) in rows.iter().zip(live).filter(|(row, live)| **live && row.shared_bytes > 0) {
             let Some(log) = self.journal.log(row.log) else { continue };

@@ -1,6 +1,7 @@
 //! Retention, step by step: what it gives up stays readable, and recoverable, until the trim is on the disk.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use journal::disk::{IoMode, RealStorage, Storage, Submitter, submitter};
@@ -9,15 +10,23 @@ use record::BatchHeader;
 use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId, Timestamp};
 
 use crate::node::{Seen, batch, read_cold, small};
+use crate::repair::flip;
 
 const VALUE_BYTES: usize = 900;
 
-/// Time that does not pass: after a long look at old segments the keeper would rest, and here each of its turns is to look.
-struct Still;
+/// Time that passes when it is told to: after a long look at old segments the keeper would rest, and here each of its turns is to look.
+#[derive(Default)]
+struct Still(AtomicI64);
+
+impl Still {
+    fn advance(&self, ms: i64) {
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+}
 
 impl Clock for Still {
     fn now_ms(&self) -> Timestamp {
-        1_700_000_000_000
+        1_700_000_000_000 + self.0.load(Ordering::SeqCst)
     }
 
     fn steady_ms(&self) -> u64 {
@@ -33,13 +42,16 @@ struct ByHand {
     journal: Arc<journal::Journal>,
     writer: Writer<Box<dyn Submitter>>,
     keeper: Keeper,
+    clock: Arc<Still>,
 }
 
 fn open(folder: &std::path::Path) -> ByHand {
     let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, IoMode::Buffered).expect("a folder"));
     let submitter = submitter(IoMode::Buffered).expect("always there");
-    let opened = journal::open(small(), storage, Arc::new(journal::MemoryArchive::default()), submitter, Arc::new(Still), uuid::Uuid::new_v4()).expect("it opens");
-    let mut opened = ByHand { journal: opened.journal, writer: opened.writer, keeper: opened.keeper };
+    let clock = Arc::new(Still::default());
+    let archive = Arc::new(journal::MemoryArchive::default());
+    let opened = journal::open(small(), storage, archive, submitter, Arc::clone(&clock) as Arc<dyn Clock>, uuid::Uuid::new_v4()).expect("it opens");
+    let mut opened = ByHand { journal: opened.journal, writer: opened.writer, keeper: opened.keeper, clock };
     opened.write();
     opened
 }
@@ -181,4 +193,68 @@ fn rewriting_after_the_last_checkpoint_loses_nobody() {
         assert_eq!((late.start(), late.end()), (Offset(0), end));
         assert_eq!(crate::node::read_all(&node.journal, &late, VALUE_BYTES), end);
     }
+}
+
+/// Length of a page of an index, and of what an index says of a log.
+const PAGE_BYTES: u64 = 16 << 10;
+const ROW_BYTES: u64 = 64;
+
+/// Damages what the index of a sealed segment says of its logs.
+fn damage_index(path: &std::path::Path) -> u64 {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("openable");
+    let mut footer = [0; 4096];
+    file.read_exact_at(&mut footer, file.metadata().expect("a file").len() - 4096).expect("readable");
+    let number = |at: usize, bytes: usize| footer[at..at + bytes].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let (table, logs) = (number(48, 8), number(44, 4));
+    assert!(footer.starts_with(b"MSIX") && logs > 0 && logs * ROW_BYTES < PAGE_BYTES, "a sealed segment");
+    flip(path, table + 32);
+    table + 32
+}
+
+/// The index of one segment cannot be read: others are trimmed, freed and rewritten, and a log with records in it keeps as much as it should.
+#[test]
+fn an_index_that_cannot_be_read_stops_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = open(folder.path());
+    let [first, second] = [1, 2].map(|id| node.journal.create_log(LogId(id), Durability::Fsync));
+    node.fill(&first);
+    node.fill(&second);
+    let end = first.end();
+    drop((node, first, second));
+    // In the middle of what the first log has.
+    let damaged = crate::repair::segments(folder.path()).remove(2);
+    let at = damage_index(&damaged);
+    let mut node = open(folder.path());
+    node.journal.check_segments(&|_| true).expect("nothing is missing");
+    let [first, second] = [1, 2].map(|id| node.journal.create_log(LogId(id), Durability::Fsync));
+    let segments = node.journal.segment_usage().0;
+    second.set_retention(Retention { ms: None, bytes: Some(1 << 20) });
+    let pass = |node: &mut ByHand| {
+        for _ in 0..3 {
+            node.keep();
+            node.write();
+        }
+    };
+    pass(&mut node);
+    let left = second.end().since(second.start()) * VALUE_BYTES as u64;
+    assert!((1 << 20..3 << 20).contains(&left), "{left} bytes of the other log are left from {}", second.start());
+    assert!(node.journal.segment_usage().0 < segments, "space is given back");
+    assert_eq!(first.start(), Offset(0));
+    // Its records are kept as far as they are counted, and count as far as they can be read.
+    first.set_retention(Retention { ms: None, bytes: Some(2 << 20) });
+    pass(&mut node);
+    let left = end.since(first.start()) * VALUE_BYTES as u64;
+    assert!(left >= 2 << 20 && first.start() > Offset(0), "{left} bytes are left from {}", first.start());
+    assert!(damaged.exists(), "nobody knows that nothing of it is live");
+    // When it can be read again it is dead.
+    flip(&damaged, at);
+    node.clock.advance(10_000);
+    pass(&mut node);
+    assert!(!damaged.exists(), "it is freed");
+    let start = first.start();
+    drop((node, first, second));
+    let node = open(folder.path());
+    node.journal.check_segments(&|_| true).expect("nothing is missing");
+    assert_eq!((node.journal.create_log(LogId(1), Durability::Fsync).start(), node.journal.create_log(LogId(1), Durability::Fsync).end()), (start, end));
 }
