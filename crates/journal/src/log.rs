@@ -164,6 +164,8 @@ pub struct Log {
     compactions: AtomicU64,
     /// Shards that asked to hear when records are taken away.
     removal_watchers: AtomicU64,
+    /// Offset after the last record that a sealed segment holds, or held.
+    sealed_until: AtomicU64,
 }
 
 const FSYNC: u8 = 0;
@@ -190,6 +192,7 @@ impl Log {
             compacted: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
             removal_watchers: AtomicU64::new(0),
+            sealed_until: AtomicU64::new(0),
         };
         log.set_durability(durability);
         log
@@ -315,9 +318,24 @@ impl Log {
         Offset(self.end.load(Ordering::Acquire))
     }
 
-    /// Bytes of batches between start and end, about: deleted ones count until the keeper's next look, and runs count whole.
+    /// Bytes of batches between start and end, about: what was deleted of a sealed segment counts until the keeper's next look, and where its records
+    /// are in one with live ones longer. What was deleted of newer segments is taken to be of the mean length there.
     pub fn live_bytes(&self) -> u64 {
+        // In this order: the start is never beyond the end.
+        let (start, end) = (self.start(), self.end());
+        let counted_from = start.min(Offset(self.sealed_until.load(Ordering::Acquire)));
+        let (left, counted) = (end.since(start), end.since(counted_from));
+        if left == counted { self.counted_bytes() } else { (u128::from(self.counted_bytes()) * u128::from(left) / u128::from(counted)) as u64 }
+    }
+
+    /// The same with all that was deleted of segments that are not sealed yet: it grows by what is appended, and falls when segments are looked at.
+    pub fn counted_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// A sealed segment has its records up to `offset`.
+    pub(crate) fn set_sealed_until(&self, offset: Offset) {
+        self.sealed_until.fetch_max(offset.0, Ordering::AcqRel);
     }
 
     /// Its durability class.

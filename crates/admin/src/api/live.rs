@@ -237,7 +237,7 @@ impl Stream {
 }
 
 fn extent(topic: &Topic) -> Extent {
-    let one = |sum: Extent, log: &Arc<broker::Log>| Extent { ends: sum.ends + log.high_watermark().0, bytes: sum.bytes + log.live_bytes() };
+    let one = |sum: Extent, log: &Arc<broker::Log>| Extent { ends: sum.ends + log.high_watermark().0, bytes: sum.bytes + log.counted_bytes() };
     topic.logs().iter().fold(Extent { ends: 0, bytes: 0 }, one)
 }
 

@@ -444,6 +444,7 @@ impl Keeper {
             let mut inner = log.inner();
             inner.segments.insert(job.sequence);
             inner.sealed_bytes += row.bytes;
+            log.set_sealed_until(row.next);
         }
         // The runs stay in memory until their chunks have left the tail cache.
         assert!(segment.index.set(Arc::new(index)).is_ok(), "a segment is sealed once");

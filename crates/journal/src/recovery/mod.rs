@@ -402,6 +402,8 @@ impl Replay {
         for CheckpointLog { id, start, end, bytes, terms, producers, marked, segments, .. } in checkpoint.logs {
             let log = self.journal.create_log(id, Durability::Fsync);
             log.reset(start, end, bytes);
+            // A checkpoint is of the end of a sealed segment.
+            log.set_sealed_until(end);
             log.set_marked(marked);
             // Its record is on the disk.
             log.touch(u64::MAX, 0);
@@ -529,6 +531,7 @@ impl Replay {
         let log = self.journal.create_log(id, Durability::Fsync);
         if self.omits && base > Offset::ZERO {
             log.reset(base, base, 0);
+            log.set_sealed_until(base);
             let mut record = Vec::new();
             checkpoint::encode_log(&log, &mut record);
             self.checkpoint_logs.insert(id, record);
@@ -710,7 +713,7 @@ fn replay_run(
     inner.enter_term(header.term, entry.base);
     inner.runs.push(number);
     drop(inner);
-    log.reset(log.start(), Offset(entry.next().0), log.live_bytes() + u64::from(entry.bytes));
+    log.reset(log.start(), Offset(entry.next().0), log.counted_bytes() + u64::from(entry.bytes));
 }
 
 /// The segment that goes on where `chain` ends; `None`: there is none, or it was prepared and not begun.

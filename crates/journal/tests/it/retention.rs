@@ -258,3 +258,41 @@ fn an_index_that_cannot_be_read_stops_nothing_else() {
     node.journal.check_segments(&|_| true).expect("nothing is missing");
     assert_eq!((node.journal.create_log(LogId(1), Durability::Fsync).start(), node.journal.create_log(LogId(1), Durability::Fsync).end()), (start, end));
 }
+
+/// What was deleted of the segment that is being written does not count for what is left, before and after a start.
+#[test]
+fn deleted_records_of_the_open_segment_do_not_count() {
+    for sealed in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut node = open(folder.path());
+        let log = node.journal.create_log(LogId(1), Durability::Fsync);
+        if sealed {
+            node.fill(&log);
+        }
+        let append = |node: &mut ByHand, count| {
+            let bytes = batch(log.id(), log.end(), count, VALUE_BYTES);
+            let header = BatchHeader::parse(&bytes).expect("a valid batch");
+            node.append(AppendItem::Batch { log: Arc::clone(&log), bytes, header, gate: None });
+        };
+        // Into a segment of its own.
+        let before = node.journal.metrics().segments_sealed.get();
+        while sealed && node.journal.metrics().segments_sealed.get() == before {
+            append(&mut node, 10);
+        }
+        (0..10).for_each(|_| append(&mut node, 10));
+        let to = Offset(log.end().0 - 5);
+        node.append(AppendItem::Trim { log: Arc::clone(&log), to });
+        node.keep();
+        let about = |bytes: u64| (5 * VALUE_BYTES as u64..8 * VALUE_BYTES as u64).contains(&bytes);
+        assert!(about(log.live_bytes()), "{} bytes of five records", log.live_bytes());
+        drop(node);
+        drop(log);
+        let mut node = open(folder.path());
+        let log = node.journal.create_log(LogId(1), Durability::Fsync);
+        assert_eq!(log.start(), to);
+        node.keep();
+        assert!(about(log.live_bytes()), "{} bytes of five records, after a start", log.live_bytes());
+        node.append(AppendItem::Trim { log: Arc::clone(&log), to: log.end() });
+        assert_eq!(log.live_bytes(), 0);
+    }
+}
