@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -45,40 +46,51 @@ fn what_waits_for_a_flush_holds_no_memory() {
     node.close();
 }
 
-/// Readers that hold every block stop the writer, not for good.
+/// Readers that hold every block stop the writer, not for good. Each batch is read before the next one is appended, so that all are held: a writer that
+/// took what it is not to have would go on.
 #[test]
 fn appends_wait_while_readers_hold_all_blocks() {
-    const BATCHES: u64 = 300;
+    const BATCHES: u64 = 100;
+    const MEMORY: usize = 32 << 20;
     let folder = tempfile::tempdir().expect("a folder");
     let node = open(folder.path());
     let log = memory_log(&node, 1);
-    let mut held: Vec<Bytes> = Vec::new();
-    let total = thread::scope(|scope| {
-        let appending = scope.spawn(|| {
-            for _ in 0..BATCHES {
-                node.append_batch(&log, BATCH_RECORDS, VALUE_BYTES).expect("appended");
+    let ((ask, asked), (tell, told)) = (channel(), channel());
+    thread::scope(|scope| {
+        let (node, log) = (&node, &log);
+        scope.spawn(move || {
+            for () in asked {
+                node.append_batch(log, BATCH_RECORDS, VALUE_BYTES).expect("appended");
+                tell.send(()).expect("somebody hears");
             }
         });
-        let mut at = Offset(0);
-        while node.journal.tail_memory().1 < 30 << 20 && !appending.is_finished() {
-            match node.journal.read_tail(&log, at..Offset(u64::MAX), 1 << 20, true) {
-                TailRead::Data { slices, next, .. } => {
-                    held.extend(slices);
-                    at = next;
-                }
-                _ => at = log.high_watermark(),
+        let (mut held, mut at): (Vec<Bytes>, _) = (Vec::new(), Offset(0));
+        let append = || ask.send(()).expect("somebody appends");
+        append();
+        loop {
+            match told.recv_timeout(Duration::from_millis(200)) {
+                Ok(()) => {}
+                // It waits, or is slow.
+                Err(RecvTimeoutError::Timeout) if node.journal.tail_memory().1 < MEMORY - (2 << 20) => continue,
+                Err(_) => break,
             }
+            while at < log.high_watermark() {
+                let TailRead::Data { slices, next, .. } = node.journal.read_tail(log, at..Offset(u64::MAX), 1 << 20, true) else {
+                    panic!("what was appended last is in memory, {at} of {}", log.end());
+                };
+                held.extend(slices);
+                at = next;
+            }
+            assert!(at < Offset(BATCHES / 2 * BATCH_RECORDS), "{at} records are held in {:?} bytes", node.journal.tail_memory());
+            append();
         }
-        // Whatever the readers keep, the writer takes no more than there is.
-        thread::sleep(Duration::from_millis(100));
-        assert!(node.journal.tail_memory().0 <= 32 << 20, "blocks beyond the bound");
-        let before = log.end();
+        assert!(node.journal.tail_memory().0 <= MEMORY, "blocks beyond the bound");
         held.clear();
-        appending.join().expect("all appended");
-        log.end().0 - before.0
+        (0..BATCHES - log.end().0 / BATCH_RECORDS).for_each(|_| append());
+        drop(ask);
     });
-    assert!(total > 0, "the writer had waited");
-    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), Offset(BATCHES * BATCH_RECORDS));
+    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), log.end());
+    assert!(log.end() >= Offset(BATCHES * BATCH_RECORDS) && node.journal.tail_memory().0 <= MEMORY);
     node.close();
 }
 
