@@ -729,6 +729,11 @@ impl Session {
         [phase, later, pressure, quota, unfinished, token, leaving, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
     }
 
+    /// Who has logged in.
+    pub fn user_name(&self) -> Option<&str> {
+        self.connection.access.user().map(|user| user.name())
+    }
+
     /// Has somebody logged in?
     pub fn is_known(&self) -> bool {
         !matches!(self.phase, Phase::Protocol { .. } | Phase::Handshake { .. })

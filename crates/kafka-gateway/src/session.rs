@@ -616,9 +616,14 @@ impl Session {
         }
     }
 
+    /// Who has logged in, or shown a certificate.
+    pub fn user_name(&self) -> Option<&str> {
+        name_of(self.sasl.as_deref(), self.certified.as_deref())
+    }
+
     /// Who sends a request: what limits him, and what those see who look on.
     fn look_at_client(&mut self, client_id: &str, now: Instant) {
-        let name = self.sasl.as_ref().and_then(|sasl| sasl.user()).map(|user| user.name()).or(self.certified.as_deref());
+        let name = name_of(self.sasl.as_deref(), self.certified.as_deref());
         self.throttle.look(self.gateway.broker.quotas(), name.unwrap_or(ANONYMOUS_NAME), client_id, now);
         if *self.introduced.0 != *client_id || self.introduced.1 != name.is_some() {
             self.waits.introduce(name.unwrap_or_default(), client_id);
@@ -784,6 +789,11 @@ impl Session {
         self.gateway.broker.kafka_connections().leave(self.connection);
         self.gateway.metrics.connections.dec();
     }
+}
+
+/// Who has logged in; or the name of a certificate.
+fn name_of<'a>(sasl: Option<&'a Sasl>, certified: Option<&'a str>) -> Option<&'a str> {
+    sasl.and_then(Sasl::user).map(|user| user.name()).or(certified)
 }
 
 #[cfg(test)]

@@ -127,6 +127,11 @@ impl Admission {
 }
 
 impl Place {
+    /// Where its client is, as bounds take it.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// What large requests of its address take.
     pub fn requests(&self) -> &Arc<AddressUse> {
         &self.requests

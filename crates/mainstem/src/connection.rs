@@ -35,6 +35,8 @@ const LOOK_AFTER: Duration = Duration::from_secs(10);
 const SLICES_MAX: usize = 64;
 /// Bytes sent in one turn: with 256 KiB clients wake up more often, which costs broker and client a third more.
 const SEND_TURN_BYTES: usize = 2 << 20;
+/// … and written at once, before the clock is asked: a socket takes this within less than a turn's time, also where nobody reads at the other end.
+const SEND_PIECE_BYTES: usize = 512 << 10;
 /// Bytes of answers that may wait for the socket before no more requests are read: one large answer of a connection is enough.
 const OUTGOING_BYTES_MAX: usize = 64 << 10;
 
@@ -117,8 +119,13 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
     let mut last_look = last_progress;
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
-        let now = Instant::now();
-        match last.send(stream, &mut outgoing) {
+        let mut now = Instant::now();
+        // Sending much is work like any other.
+        let sending = if waiting_bytes(&outgoing) >= OUTGOING_BYTES_MAX { shard.turns.next(&connection.standing, now).await } else { None };
+        if sending.is_some() {
+            now = Instant::now();
+        }
+        match last.send(stream, &mut outgoing, now) {
             Ok(0) => {}
             Ok(sent) => {
                 last_progress = now;
@@ -127,8 +134,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 last_sent = Some(now);
                 idle.note_activity(now);
                 input.note_sent(sent);
-                shard.watch_time(now);
-                if sent >= SEND_TURN_BYTES && !outgoing.is_empty() {
+                let took = shard.end_turn(&connection.standing, now);
+                if (sent >= SEND_TURN_BYTES || took >= TURN_TIME) && !outgoing.is_empty() {
+                    drop(sending);
                     shard.turns.pause().await;
                     turn = None;
                     continue;
@@ -136,6 +144,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             }
             Err(_) => return End::Closed,
         }
+        drop(sending);
         // Requests of a few bytes, each answered and sent before the next one is looked at, are not read for a long time.
         let is_long = now.saturating_duration_since(*turn.get_or_insert(now)) >= TURN_TIME;
         if std::mem::take(&mut turn_ends) || is_long {
@@ -155,9 +164,10 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         }
         // Requests that there was no time for, or that stand behind one which had to wait, stand in line with those that have come since.
         let behind = input.holds_requests() && connection.session.borrow().wants_read();
-        let mut goes_on = if input.interrupted || behind { shard.turns.next().await } else { None };
-        let began = if goes_on.is_some() { Instant::now() } else { now };
-        judge_login(connection, &mut last, now);
+        let goes_on = input.interrupted || behind;
+        let mut own = if goes_on { shard.turns.next(&connection.standing, now).await } else { None };
+        let began = if goes_on { Instant::now() } else { now };
+        judge_login(shard, connection, &mut last, now);
         let answered = !sends && connection.session.borrow().is_idle();
         if let Some(end) = is_over(shard, connection, &mut last, answered.then_some(last_sent)) {
             return end;
@@ -165,12 +175,14 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         let open = last.is_open() && !shard.draining.get();
         let may_read = open && has_room(connection, &outgoing);
         // Complete frames may be waiting in the buffer since reading was held back.
-        if may_read && let Some(end) = frames(shard, connection, &mut input, None) {
+        let met = if may_read { frames(shard, connection, &mut input, None) } else { None };
+        if goes_on {
+            shard.end_turn(&connection.standing, began);
+            own.take();
+        }
+        if let Some(end) = met {
             let Some(end) = last.postpone(end, shard, connection, sends) else { continue };
             return end;
-        }
-        if goes_on.take().is_some() {
-            shard.watch_time(began);
         }
         // The node may be stopping: what has come is answered.
         match make_room(shard, connection, &mut input, !last.is_open()) {
@@ -214,8 +226,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         turn = None;
         match happened {
             Happened::Readable => {
-                let own = shard.turns.next().await;
-                let now = Instant::now();
+                let ready = Instant::now();
+                let own = shard.turns.next(&connection.standing, ready).await;
+                let now = if own.is_some() { Instant::now() } else { ready };
                 idle.note_activity(now);
                 let (end, delivered) = take_turn(shard, connection, stream, &mut input, now);
                 drop(own);
@@ -301,9 +314,12 @@ fn is_over(shard: &Shard, connection: &Connection, last: &mut Last, answered: Op
 }
 
 /// Who has said who he is counts as a stranger no more; whom the session does not want any longer is refused.
-fn judge_login(connection: &Connection, last: &mut Last, now: Instant) {
+fn judge_login(shard: &Shard, connection: &Connection, last: &mut Last, now: Instant) {
     if connection.place.is_stranger() && connection.session.borrow().is_known() {
         connection.place.known();
+        if let Some(name) = connection.session.borrow().user() {
+            shard.turns.known(&connection.standing, name, connection.place.address());
+        }
     }
     // Taken in any case: until it is, the session asks to be looked at again at once.
     let refusal = connection.session.borrow_mut().take_refusal(now);
@@ -428,12 +444,12 @@ impl Last {
         }
     }
 
-    fn send(&self, stream: &Stream, outgoing: &mut Outgoing) -> std::io::Result<usize> {
+    fn send(&self, stream: &Stream, outgoing: &mut Outgoing, now: Instant) -> std::io::Result<usize> {
         if self.unheard {
             outgoing.clear();
             return Ok(0);
         }
-        send(stream, outgoing)
+        send(stream, outgoing, now)
     }
 }
 
@@ -446,12 +462,15 @@ fn interest(read: bool, write: bool) -> Option<Interest> {
     }
 }
 
-/// Sends what the socket takes, up to a turn's worth; returns how much that was.
-fn send(stream: &Stream, outgoing: &mut Outgoing) -> std::io::Result<usize> {
+/// Sends what the socket takes, up to a turn's worth or for a turn's time from `now` on; returns how much that was.
+fn send(stream: &Stream, outgoing: &mut Outgoing, now: Instant) -> std::io::Result<usize> {
     stream.flush()?;
     let mut total = 0;
     while total < SEND_TURN_BYTES && !outgoing.is_empty() {
-        let mut sent = match stream.try_write_vectored(&turn(outgoing, SEND_TURN_BYTES - total)) {
+        if total > 0 && now.elapsed() >= TURN_TIME {
+            break;
+        }
+        let mut sent = match stream.try_write_vectored(&turn(outgoing, SEND_PIECE_BYTES.min(SEND_TURN_BYTES - total))) {
             Ok(sent) => sent,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(total),
             Err(error) => return Err(error),

@@ -257,7 +257,7 @@ pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &
             break;
         }
     }
-    shard.watch_time(started);
+    shard.end_turn(&connection.standing, started);
     None
 }
 

@@ -115,6 +115,11 @@ impl Session {
         each!(self, session => session.is_known())
     }
 
+    /// The user who has logged in.
+    pub fn user(&self) -> Option<&str> {
+        each!(self, session => session.user_name())
+    }
+
     /// Why the connection is to end, once what is due has been answered.
     pub fn take_refusal(&mut self, now: Instant) -> Option<Refusal> {
         match self {

@@ -28,7 +28,7 @@ use crate::pace::PaceRules;
 use crate::protocol::{Protocol, Session};
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::turns::Turns;
+use crate::turns::{Standing, Turns};
 
 /// Blocking a shard for longer than this is counted.
 const BLOCKED_FROM: Duration = Duration::from_millis(5);
@@ -115,6 +115,8 @@ pub struct Connection {
     pub place: Place,
     /// Where its time goes.
     pub waits: Arc<Waits>,
+    /// Among those that share the thread.
+    pub standing: Standing,
     /// Its own task is at work on it, and looks at the session when it is done.
     served: Cell<bool>,
 }
@@ -225,7 +227,13 @@ impl Shard {
         loop {
             tokio::select! {
                 arrival = incoming.recv() => match arrival {
-                    Some(arrival) => self.accept(arrival),
+                    Some(arrival) => {
+                        let began = Instant::now();
+                        self.accept(arrival);
+                        self.turns.spend(began.elapsed());
+                        // Hundreds may come at once.
+                        self.turns.pause_if_due().await;
+                    }
                     None => return,
                 },
                 () = drain.notified() => break,
@@ -265,7 +273,8 @@ impl Shard {
         let session = Session::new(arrival.protocol, &self.shared, self.id, arrival.id, local, peer);
         let waits = Arc::clone(session.waits());
         let (session, served) = (RefCell::new(session), Cell::new(false));
-        let connection = Rc::new(Connection { session, wake: Arc::default(), place: arrival.place, waits, served });
+        let standing = self.turns.stand(arrival.place.address());
+        let connection = Rc::new(Connection { session, wake: Arc::default(), place: arrival.place, waits, standing, served });
         self.connections.borrow_mut().insert(arrival.id, Rc::clone(&connection));
         tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, (stream, arrival.tls, asks)));
     }
@@ -350,7 +359,7 @@ impl Shard {
             let began = Instant::now();
             let polled = shaking.as_mut().poll(context);
             let took = began.elapsed();
-            self.busy.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+            self.note_work(&connection.standing, took, began);
             spent += took;
             polled
         });
@@ -388,7 +397,7 @@ impl Shard {
             if self.has_late_mail() {
                 self.bell.notify_one();
             }
-            self.watch_time(now);
+            self.watch_time(now.elapsed());
         }
         self.events.replace(events);
         any
@@ -478,13 +487,24 @@ impl Shard {
     }
 
     /// Notes a turn: how busy the shard is, and whether it kept everybody else waiting.
-    pub fn watch_time(&self, started: Instant) {
-        let took = started.elapsed();
+    fn watch_time(&self, took: Duration) {
         self.busy.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
         self.turns.spend(took);
         if took > BLOCKED_FROM {
             self.shared.blocked.inc();
         }
+    }
+
+    /// Notes the turn of a connection, which began at `started`; returns how long it was.
+    pub fn end_turn(&self, standing: &Standing, started: Instant) -> Duration {
+        let took = started.elapsed();
+        self.note_work(standing, took, started);
+        took
+    }
+
+    fn note_work(&self, standing: &Standing, took: Duration, started: Instant) {
+        self.watch_time(took);
+        self.turns.charge(standing, took, started);
     }
 }
 

@@ -3,14 +3,20 @@
 //!
 //! A turn takes a millisecond at most ([`Turns::length`]) but for the request that it ends with. A connection with more requests in its buffer goes to the end of
 //! the line, so that a newcomer waits for one turn of each of those before it, however much they have sent.
+//!
+//! Who has taken less than his share of the thread lately does not stand in line ([`Standing`]): what many ask of much is not waited for by who asks for little. Half of
+//! the thread is shared evenly by users (by addresses, of whom it is not known who they are), the other half by connections.
 
-use std::cell::Cell;
-use std::time::Duration;
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// After so much work sockets are looked at before more is begun: by itself the thread does that after 61 tasks, each of which may take a turn's time.
-const ROUND_TIME: Duration = Duration::from_millis(5);
+const ROUND_TIME: Duration = Duration::from_millis(1);
 
 /// The line of a shard.
 pub struct Turns {
@@ -19,6 +25,11 @@ pub struct Turns {
     /// What the thread has done since sockets were looked at, and how often they were.
     spent: Cell<Duration>,
     round: Cell<u64>,
+    /// Windows of time are counted from here.
+    began: Instant,
+    users: Sharers,
+    connections: Sharers,
+    accounts: RefCell<HashMap<Account, Rc<Share>>>,
 }
 
 /// Requests that came together are handled for so long in one turn, since a few bytes may ask for much …
@@ -27,6 +38,81 @@ pub const TURN_TIME: Duration = Duration::from_millis(1);
 const LINE_TIME: Duration = Duration::from_millis(10);
 /// … at least for so long.
 const TURN_LEAST: Duration = Duration::from_micros(100);
+
+/// What is taken of the thread is counted by windows of time: a share is judged by the last one and the one that runs.
+const WINDOWS_A_SECOND: u64 = 10;
+/// Users share so much of a window, and connections as much: a half each.
+const SHARED: Duration = Duration::from_millis(50);
+
+/// Whose work it is: a user from an address; without a name, all of an address of whom it is not known who they are.
+type Account = (Option<Box<str>>, IpAddr);
+
+/// What one of those that share has taken of the thread lately.
+#[derive(Default)]
+struct Share {
+    window: Cell<u64>,
+    taken: Cell<Duration>,
+    /// In the window before.
+    before: Cell<Duration>,
+}
+
+impl Share {
+    /// What it has taken in this window and the last one.
+    fn recent(&self, window: u64) -> Duration {
+        match window - self.window.get().min(window) {
+            0 => self.taken.get() + self.before.get(),
+            1 => self.taken.get(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// True: the first time in this window.
+    fn take(&self, time: Duration, window: u64) -> bool {
+        let first = self.window.get() != window;
+        if first {
+            self.before.set(if self.window.get() + 1 == window { self.taken.get() } else { Duration::ZERO });
+            self.taken.set(Duration::ZERO);
+            self.window.set(window);
+        }
+        self.taken.set(self.taken.get() + time);
+        first
+    }
+}
+
+/// How many have taken something in the window that runs, and in the one before.
+#[derive(Default)]
+struct Sharers {
+    window: Cell<u64>,
+    count: Cell<u32>,
+    before: Cell<u32>,
+}
+
+impl Sharers {
+    fn roll(&self, window: u64) {
+        if self.window.get() != window {
+            self.before.set(if self.window.get() + 1 == window { self.count.get() } else { 0 });
+            self.count.set(0);
+            self.window.set(window);
+        }
+    }
+
+    fn add(&self, window: u64) {
+        self.roll(window);
+        self.count.set(self.count.get() + 1);
+    }
+
+    /// What each of them may take.
+    fn even(&self, window: u64) -> Duration {
+        self.roll(window);
+        SHARED / self.count.get().max(self.before.get()).max(1)
+    }
+}
+
+/// A connection as one of those that share the thread.
+pub struct Standing {
+    own: Share,
+    user: RefCell<Rc<Share>>,
+}
 
 /// Counts one who waits, until it is dropped.
 struct Waiting<'a>(&'a Cell<usize>);
@@ -44,18 +130,61 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A turn, until it is dropped.
+/// A turn, until it is dropped; nothing for who need not stand in line.
 pub type Turn<'a> = Option<SemaphorePermit<'a>>;
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { line: Semaphore::new(1), waiting: Cell::default(), spent: Cell::default(), round: Cell::default() }
+        Self {
+            line: Semaphore::new(1),
+            waiting: Cell::default(),
+            spent: Cell::default(),
+            round: Cell::default(),
+            began: Instant::now(),
+            users: Sharers::default(),
+            connections: Sharers::default(),
+            accounts: RefCell::default(),
+        }
     }
 }
 
 impl Turns {
-    /// Waits in line for a turn. Nothing that may take long is to be waited for while it is held.
-    pub async fn next(&self) -> Turn<'_> {
+    /// A connection from `address` of whom it is not known yet who it is.
+    pub fn stand(&self, address: IpAddr) -> Standing {
+        Standing { own: Share::default(), user: RefCell::new(self.account((None, address))) }
+    }
+
+    /// It is this user's.
+    pub fn known(&self, standing: &Standing, user: &str, address: IpAddr) {
+        standing.user.replace(self.account((Some(user.into()), address)));
+    }
+
+    fn account(&self, of: Account) -> Rc<Share> {
+        let mut accounts = self.accounts.borrow_mut();
+        // Those that nobody has any more are dropped before the table would grow.
+        if accounts.len() == accounts.capacity() {
+            accounts.retain(|_, share| Rc::strong_count(share) > 1);
+        }
+        Rc::clone(accounts.entry(of).or_default())
+    }
+
+    fn window(&self, now: Instant) -> u64 {
+        // Windows begin with 1: nobody has taken anything in the one before.
+        let since = now.saturating_duration_since(self.began);
+        since.as_secs() * WINDOWS_A_SECOND + u64::from(since.subsec_millis()) / (1000 / WINDOWS_A_SECOND) + 1
+    }
+
+    /// Has it taken less than its share, as a user's or by itself?
+    pub fn is_light(&self, standing: &Standing, now: Instant) -> bool {
+        let window = self.window(now);
+        standing.user.borrow().recent(window) < self.users.even(window) || standing.own.recent(window) < self.connections.even(window)
+    }
+
+    /// Waits in line for a turn, but for those that need not. Nothing that may take long is to be waited for while it is held.
+    pub async fn next(&self, standing: &Standing, now: Instant) -> Turn<'_> {
+        if self.is_light(standing, now) {
+            return None;
+        }
         let waits = Waiting::new(&self.waiting);
         // The line is never closed.
         let turn = self.line.acquire().await.ok();
@@ -81,9 +210,27 @@ impl Turns {
         }
     }
 
+    /// As [`Turns::pause`], when there has been so much work that sockets are to be looked at.
+    pub async fn pause_if_due(&self) {
+        if self.spent.get() >= ROUND_TIME {
+            self.pause().await;
+        }
+    }
+
     /// The thread has worked for so long.
     pub fn spend(&self, time: Duration) {
         self.spent.set(self.spent.get() + time);
+    }
+
+    /// The thread has worked for so long for a connection; at `now` it began or ended.
+    pub fn charge(&self, standing: &Standing, time: Duration, now: Instant) {
+        let window = self.window(now);
+        if standing.own.take(time, window) {
+            self.connections.add(window);
+        }
+        if standing.user.borrow().take(time, window) {
+            self.users.add(window);
+        }
     }
 }
 
@@ -93,6 +240,15 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    /// A connection that has taken all that it may.
+    fn heavy(turns: &Turns) -> Standing {
+        let standing = turns.stand(ADDRESS);
+        turns.charge(&standing, SHARED, Instant::now());
+        standing
+    }
 
     fn run(tasks: impl FnOnce(&tokio::task::LocalSet)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -111,7 +267,8 @@ mod tests {
                 let (turns, order) = (Rc::clone(&turns), Rc::clone(&order));
                 local.spawn_local(async move {
                     for _ in 0..EACH {
-                        let turn = turns.next().await;
+                        let standing = heavy(&turns);
+                        let turn = turns.next(&standing, Instant::now()).await;
                         order.borrow_mut().push(number);
                         turns.spend(Duration::from_millis(1));
                         drop(turn);
@@ -139,7 +296,8 @@ mod tests {
             for _ in 0..200 {
                 let (turns, seen) = (Rc::clone(&turns), Rc::clone(&seen));
                 local.spawn_local(async move {
-                    let _turn = turns.next().await;
+                    let standing = heavy(&turns);
+                    let _turn = turns.next(&standing, Instant::now()).await;
                     seen.borrow_mut().push(turns.length().as_micros());
                     turns.pause().await;
                 });
@@ -156,11 +314,45 @@ mod tests {
             for _ in 0..100 {
                 let turns = Rc::clone(&turns);
                 local.spawn_local(async move {
-                    let _turn = turns.next().await;
+                    let standing = heavy(&turns);
+                    let _turn = turns.next(&standing, Instant::now()).await;
                     turns.spend(Duration::from_millis(1));
                 });
             }
         });
-        assert_eq!(turns.round.get(), 19);
+        assert_eq!(turns.round.get(), 99);
+    }
+
+    #[test]
+    fn who_has_taken_little_does_not_stand_in_line() {
+        let turns = Turns::default();
+        let now = Instant::now();
+        let (many, few) = (turns.stand(ADDRESS), turns.stand(ADDRESS));
+        turns.known(&many, "many", ADDRESS);
+        turns.known(&few, "few", ADDRESS);
+        turns.charge(&few, Duration::from_millis(1), now);
+        // A user with a thousand connections is one user, and each of them has but a small share.
+        let others: Vec<_> = (0..1000).map(|_| turns.stand(ADDRESS)).collect();
+        for other in &others {
+            turns.known(other, "many", ADDRESS);
+            turns.charge(other, Duration::from_millis(1), now);
+        }
+        assert!(turns.is_light(&few, now), "has taken 1 ms of 100");
+        assert!(others.iter().all(|other| !turns.is_light(other, now)), "all of a user that takes too much stand in line");
+        assert!(turns.is_light(&many, now), "one of its connections that has taken nothing does not");
+        turns.charge(&few, SHARED, now);
+        assert!(!turns.is_light(&few, now));
+        // It is forgotten in time.
+        assert!(!turns.is_light(&few, now + Duration::from_millis(100)));
+        assert!(turns.is_light(&few, now + Duration::from_millis(200)));
+    }
+
+    #[test]
+    fn accounts_that_nobody_has_go() {
+        let turns = Turns::default();
+        for number in 0..100_000u32 {
+            turns.stand(IpAddr::V4(number.into()));
+        }
+        assert!(turns.accounts.borrow().len() < 10, "{} accounts", turns.accounts.borrow().len());
     }
 }
