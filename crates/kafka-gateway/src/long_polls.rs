@@ -45,9 +45,14 @@ impl PollRoom {
         }
         self.0 = context.gateway.long_polls.0.reserve(count * (bytes + WATCH_BYTES));
         if self.0.is_none() {
-            let rest = deadline.saturating_duration_since(context.now).min(REST);
-            context.throttle.pause(context.gateway.broker.quotas(), Limit::Memory, rest, context.now);
+            rest(deadline, context);
         }
         self.0.is_some()
     }
+}
+
+/// The connection of a fetch rests that would have waited until `deadline` and may not.
+pub(crate) fn rest(deadline: Instant, context: &mut Context<'_>) {
+    let rest = deadline.saturating_duration_since(context.now).min(REST);
+    context.throttle.pause(context.gateway.broker.quotas(), Limit::Memory, rest, context.now);
 }

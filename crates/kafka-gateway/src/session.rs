@@ -233,10 +233,10 @@ impl<'a> Context<'a> {
         Acting::new(&self.gateway.broker, self.name(), self.peer.ip(), act)
     }
 
-    /// Whose a fetch of this connection is.
-    pub fn verdict(&mut self) -> Verdict {
+    /// Whose a fetch of this connection is, which says that it is called `client_id`.
+    pub fn verdict(&mut self, client_id: &str) -> Verdict {
         let asking = self.asking().quietly();
-        let fetcher = Fetcher { client_id: self.client_id, user: self.name().unwrap_or_default(), peer: self.peer };
+        let fetcher = Fetcher { client_id, user: self.name().unwrap_or_default(), peer: self.peer };
         match self.spoken.verdict(&self.gateway.broker, &self.gateway.asked, &fetcher, self.now) {
             // Who may not be a member is none, whatever he calls himself.
             Verdict::Of(filter) if asking.check_group(AclOperation::Read, &filter.group).is_err() => Verdict::Nobody,

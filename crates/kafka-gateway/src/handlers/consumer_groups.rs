@@ -1,6 +1,6 @@
 //! The consumer group protocol in which the coordinator assigns (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Reply, TOPIC_NAME_BYTES_MAX};
 use delivery::{ConsumerHeartbeat, GroupError, HeartbeatAnswer, Mention, Sight, Target};
@@ -86,6 +86,11 @@ pub(super) fn check_names(names: Option<&[Str]>) -> Result<(), &'static str> {
         }
     }
     Ok(())
+}
+
+/// Names that may be there several times, each once.
+pub(super) fn distinct(names: &[Str]) -> Vec<String> {
+    names.iter().collect::<BTreeSet<_>>().into_iter().map(ToString::to_string).collect()
 }
 
 fn check(request: &ConsumerGroupHeartbeatRequest, version: i16) -> Result<(), &'static str> {
@@ -204,7 +209,7 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         instance: text(request.instance_id),
         rack: text(request.rack_id),
         rebalance_timeout: u64::try_from(request.rebalance_timeout_ms).ok(),
-        topics: request.subscribed_topic_names.map(|names| names.iter().map(ToString::to_string).collect()),
+        topics: request.subscribed_topic_names.as_deref().map(distinct),
         regex: text(request.subscribed_topic_regex),
         assignor: text(request.server_assignor),
         owned: request.topic_partitions.map(|topics| {
@@ -217,8 +222,23 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         user: context.name().unwrap_or_default().to_owned(),
         fresh_id: Uuid::new_v4().to_string(),
     };
-    let outcome = seeing(&context.asking(), |sight| context.gateway.broker.consumer_heartbeat(&group, &beat, sight, context.to));
-    Ok(told(outcome, respond))
+    let member_of = group.clone();
+    let submit = move |context: &mut Context<'_>| {
+        let outcome = seeing(&context.asking(), |sight| context.gateway.broker.consumer_heartbeat(&group, &beat, sight, context.to));
+        told(outcome, respond)
+    };
+    Ok(as_member(member_of, submit, context))
+}
+
+/// Has a heartbeat of a member of `group` carried out on the thread of its connection. What it names has been looked at, elsewhere if that is much.
+pub(super) fn as_member(group: Str, submit: impl FnOnce(&mut Context<'_>) -> Outcome + Send + 'static, context: &mut Context<'_>) -> Outcome {
+    if context.gone.is_none() {
+        return submit(context);
+    }
+    Outcome::Resume(Box::new(move |context| {
+        context.spoken.speak(&group);
+        submit(context)
+    }))
 }
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {

@@ -1,7 +1,9 @@
 //! Fetch: long polls over many partitions. What is in memory is served at once as shared slices; history is read
 //! by the cold-read pool; a fetch without news waits for one of its logs to advance. A member of a group with a filter gets what
-//! passes it (`fetch/filtered.rs`).
+//! passes it (`fetch/filtered.rs`). Fetches of thousands of partitions are looked at, and answered, by other threads (`fetch/elsewhere.rs`).
 
+mod answer;
+mod elsewhere;
 mod filtered;
 pub(super) mod limited;
 
@@ -11,12 +13,9 @@ use std::time::{Duration, Instant};
 use broker::{Account, AclOperation, Broker, Cause, ColdData, ColdWant, HISTORY_BYTES_MAX, Log, ReadError, Reply, TailRead, Waits};
 use bytes::Bytes;
 use hashbrown::HashMap;
-use kafka_wire::fetch::{
-    AbortedTransaction, FetchRequest, FetchResponse, FetchableTopicResponse, ForgottenTopic, LeaderIdAndEpoch, PartitionData,
-};
-use kafka_wire::{DecodeError, ErrorCode, Reader, Records, Str};
+use kafka_wire::fetch::{FetchRequest, FetchResponse, ForgottenTopic};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use parking_lot::Mutex;
-use record::gap_marker;
 use smallvec::SmallVec;
 use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 use uuid::Uuid;
@@ -30,6 +29,7 @@ use crate::group_of::Verdict;
 use crate::long_polls::PollRoom;
 use crate::pinned::{BLOCK_BYTES, COPIED_BYTES_MAX, Reserved};
 use crate::session::{Context, ShardContext};
+use elsewhere::Elsewhere;
 use filtered::{Filtered, pass_cold};
 
 /// Longest wait of a poll, whatever is asked for.
@@ -91,13 +91,12 @@ struct Found {
     cold: bool,
 }
 
-/// A fetch that waits.
-struct FetchWait {
+/// What a fetch looks at, and what it has found there.
+#[derive(Default)]
+struct Scan {
     session: Option<Arc<Mutex<FetchSession>>>,
     incremental: bool,
     wanted: Vec<Wanted>,
-    /// As of which answers it is noted what may be read (`Asking::stamp`).
-    judged: u64,
     /// Partition that comes first this time.
     start: usize,
     min_bytes: usize,
@@ -105,12 +104,35 @@ struct FetchWait {
     by_id: bool,
     /// The consumer reads only what transactions have committed.
     committed_only: bool,
+    /// Nothing while it waits, unless the cold-read pool reads.
+    found: Vec<Found>,
+    /// Of a member of a group with a filter.
+    filtered: Option<Box<Filtered>>,
+    /// It may be one of a group with a filter, or more was fetched than is paid for.
+    gets_nothing: bool,
+}
+
+/// A request that has been looked at: what is missing needs its connection.
+struct Listed {
+    scan: Scan,
+    judged: u64,
+    wait: Duration,
+    /// Bytes of the names in it.
+    names: usize,
+}
+
+/// A fetch that waits.
+struct FetchWait {
+    /// Empty while other threads have it.
+    scan: Scan,
+    /// `None`: its connection's thread does all of it.
+    elsewhere: Option<Box<Elsewhere>>,
+    /// As of which answers it is noted what may be read (`Asking::stamp`).
+    judged: u64,
     deadline: Instant,
     /// Memory for what it keeps while it waits.
     room: PollRoom,
     watching: bool,
-    /// Nothing while it waits, unless the cold-read pool reads.
-    found: Vec<Found>,
     /// Partitions that the cold-read pool is reading now.
     cold: Option<Vec<usize>>,
     /// Memory for what they read.
@@ -120,10 +142,6 @@ struct FetchWait {
     hold_back: Duration,
     /// Where its connection's time goes.
     waits: Arc<Waits>,
-    /// Of a member of a group with a filter.
-    filtered: Option<Box<Filtered>>,
-    /// It may be one of a group with a filter, or more was fetched than is paid for.
-    gets_nothing: bool,
     /// The account of a group that is far behind.
     laggard: Option<Arc<Account>>,
 }
@@ -152,6 +170,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let (broker, sessions) = (&context.gateway.broker, &context.gateway.fetch_sessions);
     let (session_id, epoch) = (request.session_id, request.session_epoch);
     let asking = context.asking();
+    let names = request.topics.iter().map(|topic| topic.topic.len()).sum();
     let mut listed = list_wanted(&request, by_id, context);
     let judged = asking.stamp();
     judge(&mut listed, by_id, broker, &asking);
@@ -196,44 +215,60 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         drop(held);
         (Some(session), true, wanted)
     };
-    let mut wait = Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
-    let (filtered, in_doubt) = filtered(context, &wanted, &mut start);
-    if in_doubt {
-        wait = wait.min(IN_DOUBT);
-    }
-    let limited = limited::begin(context, &wanted);
-    let max_bytes = (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max).min(limited.max_bytes);
-    if limited.gets_nothing {
-        wait = Duration::ZERO;
-    }
-    Ok(Outcome::Wait(Box::new(FetchWait {
+    let wait = Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
+    let scan = Scan {
         session,
         incremental,
         wanted,
-        judged,
         start,
-        min_bytes: (request.min_bytes.max(0) as usize).min(max_bytes),
-        max_bytes,
+        min_bytes: request.min_bytes.max(0) as usize,
+        max_bytes: request.max_bytes.max(0) as usize,
         by_id,
         committed_only: request.isolation_level == READ_COMMITTED,
+        ..Scan::default()
+    };
+    let listed = Listed { scan, judged, wait, names };
+    if context.gone.is_none() {
+        return Ok(begin(listed, context.client_id, context));
+    }
+    // A long request is looked at elsewhere.
+    let client_id = context.client_id.to_owned();
+    Ok(Outcome::Resume(Box::new(move |context| begin(listed, &client_id, context))))
+}
+
+/// What its connection has to do with a fetch.
+fn begin(listed: Listed, client_id: &str, context: &mut Context<'_>) -> Outcome {
+    let Listed { mut scan, judged, mut wait, names } = listed;
+    let (filtered, in_doubt) = filtered(context, client_id, &scan.wanted, &mut scan.start);
+    if in_doubt {
+        wait = wait.min(IN_DOUBT);
+    }
+    let limited = limited::begin(context, client_id, &scan.wanted);
+    scan.max_bytes = scan.max_bytes.min(context.gateway.fetch_bytes_max).min(limited.max_bytes);
+    scan.min_bytes = scan.min_bytes.min(scan.max_bytes);
+    if limited.gets_nothing {
+        wait = Duration::ZERO;
+    }
+    (scan.filtered, scan.gets_nothing) = (filtered, in_doubt || limited.gets_nothing);
+    Outcome::Wait(Box::new(FetchWait {
+        elsewhere: Elsewhere::of(scan.wanted.len(), names),
+        scan,
+        judged,
         deadline: context.now + wait,
         room: PollRoom::default(),
         waits: Arc::clone(context.waits),
         watching: false,
-        found: Vec::new(),
         cold: None,
         reserved: None,
         held_back: None,
         hold_back: HOLD_BACK,
-        filtered,
-        gets_nothing: in_doubt || limited.gets_nothing,
         laggard: limited.laggard,
-    })))
+    }))
 }
 
 /// What a filter lets through, if the fetch is one of a member of a group with a filter, and whether it may be.
-fn filtered(context: &mut Context<'_>, wanted: &[Wanted], start: &mut usize) -> (Option<Box<Filtered>>, bool) {
-    match context.verdict() {
+fn filtered(context: &mut Context<'_>, client_id: &str, wanted: &[Wanted], start: &mut usize) -> (Option<Box<Filtered>>, bool) {
+    match context.verdict(client_id) {
         Verdict::Nobody => (None, false),
         Verdict::InDoubt => (None, !wanted.is_empty()),
         Verdict::Of(filter) => {
@@ -359,9 +394,9 @@ fn check(wanted: &Wanted, by_id: bool, broker: &Broker) -> Option<ErrorCode> {
     None
 }
 
-impl FetchWait {
+impl Scan {
     /// Reads what is in memory; true when there is something to say at once.
-    fn read_tails(&mut self, broker: &Broker, shard: ShardId) -> bool {
+    fn read_tails(&mut self, broker: &Broker, waits: &Waits, shard: ShardId) -> bool {
         self.found.clear();
         self.found.resize_with(self.wanted.len(), Found::default);
         // `full`: there is more than the answer has room for.
@@ -423,7 +458,7 @@ impl FetchWait {
             }
         }
         if !took.is_zero() {
-            note_filtering(broker, &self.waits, shard, took);
+            note_filtering(broker, waits, shard, took);
         }
         // A consumer that closes ends its fetch session with a request of no partition, and waits for the answer.
         let spent = self.filtered.as_ref().is_some_and(|filtered| filtered.is_spent());
@@ -437,16 +472,24 @@ impl FetchWait {
         self.found.iter().any(|found| found.code.is_some())
     }
 
+    /// Bytes of records that were found.
+    fn bytes(&self) -> usize {
+        self.found.iter().map(|found| found.bytes).sum()
+    }
+}
+
+impl FetchWait {
     /// Sends the cold-read pool after what is not in memory.
     fn read_colds(&mut self, context: &Context<'_>) -> Cold {
-        let served: usize = self.found.iter().map(|found| found.bytes).sum();
-        let room = self.max_bytes.saturating_sub(served);
-        let cold: Vec<usize> = (0..self.found.len()).filter(|at| self.found[*at].cold).collect();
+        let scan = &self.scan;
+        let served = scan.bytes();
+        let room = scan.max_bytes.saturating_sub(served);
+        let cold: Vec<usize> = (0..scan.found.len()).filter(|at| scan.found[*at].cold).collect();
         if cold.is_empty() || room == 0 && served > 0 {
             return Cold::Nothing;
         }
         // Records lie in blocks, of which the first and the last may be held for a few bytes.
-        let wanted: usize = cold.iter().map(|at| self.wanted[*at].max_bytes.max(0) as usize + BLOCK_BYTES).sum();
+        let wanted: usize = cold.iter().map(|at| scan.wanted[*at].max_bytes.max(0) as usize + BLOCK_BYTES).sum();
         let Some(reserved) = context.gateway.pinned.reserve(wanted.min(room + BLOCK_BYTES).min(HISTORY_BYTES_MAX)) else {
             return if served > 0 { Cold::Nothing } else { Cold::NoMemory };
         };
@@ -454,17 +497,17 @@ impl FetchWait {
         let wants: Vec<(usize, ColdWant)> = cold
             .iter()
             .filter_map(|at| {
-                let wanted = &self.wanted[*at];
+                let wanted = &scan.wanted[*at];
                 let log = Arc::clone(wanted.log.as_ref()?);
                 let max_bytes = wanted.max_bytes.max(0) as usize;
-                let until = visible_end(&log, self.committed_only);
+                let until = visible_end(&log, scan.committed_only);
                 let journal = context.gateway.broker.journal_number(log.id());
                 let from = Offset(wanted.offset as u64);
-                let from = self.filtered.as_ref().map_or(from, |filtered| filtered.from(*at, from));
+                let from = scan.filtered.as_ref().map_or(from, |filtered| filtered.from(*at, from));
                 Some((journal, ColdWant { log, from, until, max_bytes }))
             })
             .collect();
-        let filter = self.filtered.as_ref().map(|filtered| Arc::clone(filtered.filter()));
+        let filter = scan.filtered.as_ref().map(|filtered| Arc::clone(filtered.filter()));
         let waits = Arc::clone(&self.waits);
         let work = Box::new(move |broker: &Arc<Broker>| {
             let mut results: Vec<Option<FromHistory>> = wants.iter().map(|_| None).collect();
@@ -498,7 +541,7 @@ impl FetchWait {
 
     /// Is there something to say at once? `None`: it has to wait for the disk, or, while memory is `scarce`, for what others have not read.
     fn read(&mut self, broker: &Broker, scarce: bool, context: &mut Context<'_>) -> Option<bool> {
-        let mut ready = self.read_tails(broker, context.to.shard);
+        let mut ready = self.scan.read_tails(broker, &self.waits, context.to.shard);
         if self.waits_for_more(scarce, context) {
             return None;
         }
@@ -509,7 +552,7 @@ impl FetchWait {
             // Watch first, then look once more: a log may have advanced in between. Who was woken watches no more.
             self.watching = false;
             self.watch(context);
-            ready = self.read_tails(broker, context.to.shard);
+            ready = self.scan.read_tails(broker, &self.waits, context.to.shard);
             if self.waits_for_more(scarce, context) {
                 return None;
             }
@@ -519,7 +562,7 @@ impl FetchWait {
 
     /// Has this fetch to wait, for the disk or for memory?
     fn waits_for_more(&mut self, scarce: bool, context: &mut Context<'_>) -> bool {
-        let too_much = scarce && (self.found.iter().any(|found| found.cold) || self.found.iter().map(|found| found.bytes).sum::<usize>() > SCARCE_BYTES_MAX);
+        let too_much = scarce && (self.scan.found.iter().any(|found| found.cold) || self.scan.bytes() > SCARCE_BYTES_MAX);
         let waits = if too_much { Cold::NoMemory } else { self.read_colds(context) };
         match waits {
             Cold::Nothing => return false,
@@ -532,17 +575,20 @@ impl FetchWait {
 
     /// Is there memory for what it keeps while it waits?
     fn has_room(&mut self, context: &mut Context<'_>) -> bool {
-        self.room.is_there((self.wanted.len(), size_of::<Wanted>()), self.deadline, context)
+        self.room.is_there((self.scan.wanted.len(), size_of::<Wanted>()), self.deadline, context)
     }
 
     /// Waits until others have read, or answers with nothing if there is no memory for that either.
     fn wait_held_back(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         if self.has_room(context) {
-            self.found = Vec::new();
+            self.scan.found = Vec::new();
             return None;
         }
         self.held_back = None;
-        self.check_all(&context.gateway.broker);
+        if self.elsewhere.is_some() {
+            return self.hand_over(elsewhere::Task::Refuse, context);
+        }
+        self.scan.check_all(&context.gateway.broker);
         self.respond(context)
     }
 
@@ -556,7 +602,7 @@ impl FetchWait {
             return;
         }
         self.watching = true;
-        for log in self.wanted.iter().filter_map(|wanted| wanted.log.as_ref()) {
+        for log in self.scan.wanted.iter().filter_map(|wanted| wanted.log.as_ref()) {
             log.watch(context.to.shard);
             context.shard.watches.watch(context.to.connection, log.id());
         }
@@ -564,64 +610,22 @@ impl FetchWait {
 
     fn unwatch(&mut self, connection: ConnectionId, shard: &mut ShardContext) {
         if std::mem::take(&mut self.watching) {
-            for log in self.wanted.iter().filter_map(|wanted| wanted.log.as_ref()) {
+            if let Some(elsewhere) = &mut self.elsewhere {
+                elsewhere.watched().for_each(|log| shard.watches.unwatch(connection, log));
+            }
+            for log in self.scan.wanted.iter().filter_map(|wanted| wanted.log.as_ref()) {
                 shard.watches.unwatch(connection, log.id());
             }
         }
     }
 
     fn respond(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        if self.elsewhere.is_some() {
+            return self.hand_over(elsewhere::Task::Respond, context);
+        }
         self.unwatch(context.to.connection, context.shard);
-        let node = context.gateway.broker.node_id().0;
-        let mut response = FetchResponse::default();
-        let session = self.session.clone();
-        let mut held = session.as_ref().map(|session| session.lock());
-        response.session_id = held.as_ref().map_or(0, |held| held.id);
-        if held.as_ref().is_some_and(|held| held.wanted.is_empty()) {
-            // A session over nothing ends.
-            context.gateway.fetch_sessions.remove(response.session_id);
-            response.session_id = 0;
-        }
-        let mut fetched = 0;
-        for step in 0..self.wanted.len() {
-            let at = (self.start + step) % self.wanted.len();
-            let found = std::mem::take(&mut self.found[at]);
-            let wanted = &self.wanted[at];
-            let (offset, broker) = (Offset(wanted.offset.max(0) as u64), &context.gateway.broker);
-            let gap = match (&self.filtered, &wanted.log, found.code) {
-                (Some(filtered), Some(log), None) => filtered.gap(at, offset, broker, log),
-                // Nothing is left from there to the end, of a queue's log: without a word the client would ask for the same again and again.
-                (None, Some(log), None) if found.slices.is_empty() && found.next > offset => {
-                    Some(gap_marker(Offset(found.next.0 - 1), log.leader_epoch(), broker.now_ms()))
-                }
-                _ => None,
-            };
-            let mut found = found;
-            found.slices.extend(gap);
-            let data = partition_data(wanted, found, node, self.committed_only);
-            let told = (data.high_watermark, data.log_start_offset);
-            let news = data.error_code != 0 || !data.records.as_ref().is_none_or(Records::is_empty) || told != wanted.told;
-            if self.incremental && !news {
-                continue;
-            }
-            if let Some(held) = &mut held
-                && let Some(kept) = held.wanted.get_mut(at).filter(|kept| kept.same_as(wanted))
-            {
-                kept.told = told;
-            }
-            fetched += data.records.as_ref().map_or(0, Records::len);
-            match response.responses.last_mut() {
-                Some(last) if last.topic == wanted.name && last.topic_id == wanted.id => last.partitions.push(data),
-                _ => response.responses.push(FetchableTopicResponse {
-                    topic: wanted.name.clone(),
-                    topic_id: wanted.id,
-                    partitions: vec![data],
-                    ..FetchableTopicResponse::default()
-                }),
-            }
-        }
-        context.gateway.metrics.fetched_bytes.inc_by(fetched as u64);
-        limited::take(context, &response, self.laggard.as_deref(), fetched);
+        let (response, taken) = self.scan.respond(context.gateway);
+        limited::take(context, &taken, self.laggard.as_deref());
         Some(Box::new(response))
     }
 }
@@ -629,40 +633,6 @@ impl FetchWait {
 /// Where records end for a reader of all records, or of committed ones only.
 pub(crate) fn visible_end(log: &Log, committed_only: bool) -> Offset {
     if committed_only { log.last_stable() } else { log.high_watermark() }
-}
-
-fn aborted_transaction(aborted: broker::AbortedTransaction) -> AbortedTransaction {
-    let (producer_id, first_offset) = (aborted.producer_id, aborted.first.0 as i64);
-    AbortedTransaction { producer_id, first_offset, ..AbortedTransaction::default() }
-}
-
-fn partition_data(wanted: &Wanted, found: Found, node: i32, committed_only: bool) -> PartitionData {
-    let code = found.code.map_or(0, ErrorCode::code);
-    let read = Offset(wanted.offset.max(0) as u64)..found.next;
-    let aborted = match &wanted.log {
-        Some(log) if committed_only => log.aborted_between(read.start, read.end).into_iter().map(aborted_transaction).collect(),
-        _ => Vec::new(),
-    };
-    let mut data = PartitionData {
-        partition_index: wanted.partition,
-        error_code: code,
-        high_watermark: -1,
-        records: Some(Records(found.slices.into_vec())),
-        aborted_transactions: (committed_only || wanted.denied.is_some() || wanted.log.is_none()).then_some(aborted),
-        ..PartitionData::default()
-    };
-    if let Some(log) = &wanted.log {
-        if found.code.is_none() {
-            data.high_watermark = log.high_watermark().0 as i64;
-            data.last_stable_offset = log.last_stable().0 as i64;
-            data.log_start_offset = log.start().0 as i64;
-        }
-        if found.code == Some(ErrorCode::FencedLeaderEpoch) {
-            let leader_epoch = log.leader_epoch() as i32;
-            data.current_leader = LeaderIdAndEpoch { leader_id: node, leader_epoch, ..LeaderIdAndEpoch::default() };
-        }
-    }
-    data
 }
 
 impl Wait for FetchWait {
@@ -676,15 +646,15 @@ impl Wait for FetchWait {
 
     fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         type Results = Vec<Option<FromHistory>>;
-        let cold = self.cold.take()?;
         let Reply::Done(done) = reply else { return None };
+        let Some(cold) = self.cold.take() else { return self.take_looked(done, context) };
         let results = *done.downcast::<Results>().ok()?;
         for (at, result) in cold.into_iter().zip(results) {
-            let found = &mut self.found[at];
+            let found = &mut self.scan.found[at];
             found.cold = false;
             match result {
                 Some(Ok((data, covered))) => {
-                    let data = match &mut self.filtered {
+                    let data = match &mut self.scan.filtered {
                         Some(filtered) => filtered.take_cold(at, data, covered),
                         None => data,
                     };
@@ -700,7 +670,7 @@ impl Wait for FetchWait {
     }
 
     fn look(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
-        if self.cold.is_some() {
+        if self.cold.is_some() || self.is_away() {
             return None;
         }
         if self.held_back.is_some_and(|until| context.now < until) {
@@ -708,9 +678,12 @@ impl Wait for FetchWait {
         }
         self.held_back = None;
         let scarce = context.gateway.pinned.is_full();
-        if scarce && self.wanted.len() > SCARCE_PARTITIONS_MAX {
+        if scarce && self.scan.wanted.len() > SCARCE_PARTITIONS_MAX {
             self.hold_back(context.now);
             return self.wait_held_back(context);
+        }
+        if self.elsewhere.is_some() {
+            return self.look_elsewhere(context);
         }
         let broker = Arc::clone(&context.gateway.broker);
         // It may have waited for long, and the topic may be a queue by now.
@@ -718,20 +691,20 @@ impl Wait for FetchWait {
         let stamp = asking.stamp();
         if self.judged != stamp {
             self.judged = stamp;
-            judge(&mut self.wanted, self.by_id, &broker, &asking);
+            judge(&mut self.scan.wanted, self.scan.by_id, &broker, &asking);
         }
-        let usual = self.max_bytes;
+        let usual = self.scan.max_bytes;
         if scarce {
-            self.max_bytes = usual.min(SCARCE_BYTES_MAX);
+            self.scan.max_bytes = usual.min(SCARCE_BYTES_MAX);
         }
         let ready = self.read(&broker, scarce, context);
-        self.max_bytes = usual;
+        self.scan.max_bytes = usual;
         match ready {
             Some(ready) if ready || context.now >= self.deadline => self.respond(context),
             Some(_) => {
                 // A few are kept for the next time.
-                if self.found.len() > KEPT_FOUND_MAX {
-                    self.found = Vec::new();
+                if self.scan.found.len() > KEPT_FOUND_MAX {
+                    self.scan.found = Vec::new();
                 }
                 None
             }
@@ -746,7 +719,7 @@ impl Wait for FetchWait {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.cold.is_none().then_some(self.held_back.unwrap_or(self.deadline))
+        (self.cold.is_none() && !self.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.has_it())).then_some(self.held_back.unwrap_or(self.deadline))
     }
 
     fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {

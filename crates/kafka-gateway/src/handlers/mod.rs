@@ -188,8 +188,8 @@ impl Api {
         Self { key, first, last, announced: first, handle, looks: false }
     }
 
-    /// It answers at once, or when batches have been looked at, changes nothing, and needs of its connection only who asks: a long request is handled elsewhere,
-    /// and so is one that says [`Outcome::Long`]. What is otherwise in it comes last, as [`Outcome::Resume`].
+    /// It answers at once, or when batches have been looked at, changes nothing but fetch sessions, and needs of its connection only who asks: a long request is
+    /// handled elsewhere, and so is one that says [`Outcome::Long`]. What is otherwise in it comes last, as [`Outcome::Resume`].
     const fn looks(self) -> Self {
         Self { looks: true, ..self }
     }
@@ -224,7 +224,7 @@ impl Api {
 
 static APIS: &[Api] = &[
     Api { announced: 0, ..Api::new(0, 3, 13, produce::handle) },
-    Api::new(1, 4, 18, fetch::handle),
+    Api::new(1, 4, 18, fetch::handle).looks(),
     Api::new(2, 1, 11, list_offsets::handle).looks(),
     Api::new(3, 0, 13, metadata::handle).looks(),
     Api::new(8, 2, 10, group_offsets::commit).looks(),
@@ -273,17 +273,17 @@ static APIS: &[Api] = &[
     Api::new(61, 0, 0, transaction_admin::describe_producers).looks(),
     Api::new(65, 0, 0, transaction_admin::describe).looks(),
     Api::new(66, 0, 2, transaction_admin::list).looks(),
-    Api::new(68, 0, 1, consumer_groups::heartbeat),
+    Api::new(68, 0, 1, consumer_groups::heartbeat).looks(),
     Api::new(69, 0, 1, consumer_groups::describe).looks(),
     Api::new(71, 0, 0, telemetry::subscriptions),
     Api::new(72, 0, 0, telemetry::push),
     Api::new(74, 0, 1, configs::list_resources).looks(),
     Api::new(75, 0, 0, cluster::describe_topic_partitions).looks(),
-    Api::new(76, 1, 1, share_groups::heartbeat),
+    Api::new(76, 1, 1, share_groups::heartbeat).looks(),
     Api::new(77, 1, 1, share_groups::describe).looks(),
     Api::new(78, 1, 2, share_fetch::handle),
     Api::new(79, 1, 2, share_acknowledge::handle),
-    Api::new(88, 0, 0, streams_groups::heartbeat),
+    Api::new(88, 0, 0, streams_groups::heartbeat).looks(),
     Api::new(89, 0, 0, streams_groups::describe).looks(),
     Api::new(90, 0, 1, share_offsets::describe).looks(),
     Api::new(91, 0, 0, share_offsets::alter),

@@ -12,7 +12,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 
 use super::{NO_ROOM, Outcome};
-use super::consumer_groups::{TOPICS_HIDDEN, check_names, may_know, may_see, named, partitions_by_id, seeing, told};
+use super::consumer_groups::{TOPICS_HIDDEN, check_names, distinct, may_know, may_see, named, partitions_by_id, seeing, told};
 use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_group;
@@ -90,12 +90,17 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         member_id: request.member_id.to_string(),
         epoch: request.member_epoch,
         rack: request.rack_id.map(|rack| rack.to_string()),
-        topics: request.subscribed_topic_names.map(|names| names.iter().map(ToString::to_string).collect()),
+        topics: request.subscribed_topic_names.as_deref().map(distinct),
         client_id: context.client_id.to_owned(),
         host: format!("/{}", context.peer.ip().to_canonical()),
     };
-    let outcome = seeing(&context.asking(), |sight| context.gateway.broker.share_heartbeat(&request.group_id, &beat, sight, context.to));
-    Ok(told(outcome, respond))
+    let group = request.group_id;
+    let submit = move |context: &mut Context<'_>| {
+        let outcome = seeing(&context.asking(), |sight| context.gateway.broker.share_heartbeat(&group, &beat, sight, context.to));
+        told(outcome, respond)
+    };
+    // What it names has been looked at, elsewhere if that is much.
+    Ok(if context.gone.is_some() { Outcome::Resume(Box::new(submit)) } else { submit(context) })
 }
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {

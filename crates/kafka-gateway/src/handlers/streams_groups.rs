@@ -15,7 +15,7 @@ use kafka_wire::streams_group_heartbeat::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
-use super::consumer_groups::{TOPICS_HIDDEN, may_see};
+use super::consumer_groups::{TOPICS_HIDDEN, as_member, may_see};
 use super::{NO_ROOM, Outcome, Wait};
 use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
@@ -246,13 +246,18 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         Ok(beat) => beat,
         Err(refusal) => return Ok(Outcome::answer(respond(Err(refusal)))),
     };
-    Ok(match broker.streams_heartbeat(&group, &beat, context.to) {
-        GroupTold::Now(heard) => match outcome(broker, &context.asking(), heard) {
-            Some(heard) => Outcome::answer(respond(heard)),
-            None => Outcome::Close(ErrorCode::UnknownServerError),
-        },
-        GroupTold::Later => Outcome::Wait(Box::new(HeartbeatWait)),
-    })
+    let member_of = group.clone();
+    let submit = move |context: &mut Context<'_>| {
+        let broker = &context.gateway.broker;
+        match broker.streams_heartbeat(&group, &beat, context.to) {
+            GroupTold::Now(heard) => match outcome(broker, &context.asking(), heard) {
+                Some(heard) => Outcome::answer(respond(heard)),
+                None => Outcome::Close(ErrorCode::UnknownServerError),
+            },
+            GroupTold::Later => Outcome::Wait(Box::new(HeartbeatWait)),
+        }
+    };
+    Ok(as_member(member_of, submit, context))
 }
 
 /// An answer that waits until what it tells is durable.

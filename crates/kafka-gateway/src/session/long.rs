@@ -1,5 +1,5 @@
 //! Requests that only look, and name or ask for so much that a network thread has no time for them: threads at low priority, those that unpack batches, decode
-//! them, look, and encode the answer. Addresses take turns there. What follows on the connection is read once they are answered.
+//! them, look, and encode the answer. Of fetches and heartbeats of groups they do what can be done there, and the thread of the connection does the rest. Addresses take turns there. What follows on the connection is read once they are answered.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -160,6 +160,18 @@ impl Wait for LongWait {
         self.then.as_ref().map_or(Cause::Coordinator, |then| then.cause())
     }
 
+    fn look(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        self.then.as_mut().and_then(|then| then.look(context))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.then.as_ref().and_then(|then| then.deadline())
+    }
+
+    fn hasten(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        self.then.as_mut().and_then(|then| then.hasten(context))
+    }
+
     fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {
         self.gone.store(true, Ordering::Relaxed);
         if let Some(then) = &mut self.then {
@@ -186,10 +198,7 @@ impl Wait for LongWait {
             Came::Goes => None,
             Came::Rests(rest) => match rest(context).resumed(context) {
                 Outcome::Answer(body) | Outcome::Downgraded(body) => Some(body),
-                Outcome::Wait(then) => {
-                    self.then = Some(then);
-                    None
-                }
+                Outcome::Wait(then) => self.then.insert(then).look(context),
                 Outcome::Silent | Outcome::Resume(_) | Outcome::Long => Some(Box::new(Silence { refused: None })),
                 Outcome::Close(code) => Some(Box::new(Silence { refused: Some(code) })),
             },

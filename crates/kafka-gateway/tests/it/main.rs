@@ -13,6 +13,7 @@ mod idempotence;
 mod limits;
 mod login;
 mod long_poll;
+mod long_requests;
 mod many_items;
 mod memory;
 mod node;

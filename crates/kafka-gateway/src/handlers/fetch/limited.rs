@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use broker::{Account, Broker, Lag, Limit, QuotaKey, SharedSubscription};
 use kafka_wire::Records;
-use kafka_wire::fetch::FetchResponse;
+use kafka_wire::fetch::{FetchResponse, FetchableTopicResponse};
 use types::TopicId;
 
 use super::Wanted;
@@ -59,13 +59,13 @@ fn hold_back(context: &mut Context<'_>, limited: &mut Limited) {
 }
 
 /// What quotas leave to a fetch of these.
-pub(super) fn begin(context: &mut Context<'_>, wanted: &[Wanted]) -> Limited {
+pub(super) fn begin(context: &mut Context<'_>, client_id: &str, wanted: &[Wanted]) -> Limited {
     let mut limited = of_client(context);
     let broker = &context.gateway.broker;
     if broker.quotas().limits_topics() {
         let mut debt = Duration::ZERO;
         for topic in wanted.chunk_by(|one, next| one.name == next.name && one.id == next.id) {
-            let quotas = topic_of(context, &topic[0].name, TopicId(topic[0].id)).and_then(|topic| topic.quotas());
+            let quotas = topic_of(&context.gateway.broker, &topic[0].name, TopicId(topic[0].id)).and_then(|topic| topic.quotas());
             if let Some(account) = quotas.as_ref().and_then(|quotas| quotas.fetch.as_ref()) {
                 limited.max_bytes = limited.max_bytes.min(account.rate().max(1.0) as usize);
                 debt = debt.max(account.debt(context.now));
@@ -74,7 +74,7 @@ pub(super) fn begin(context: &mut Context<'_>, wanted: &[Wanted]) -> Limited {
         pause(context, Limit::Topic, debt);
     }
     let user = context.name().unwrap_or_default();
-    let laggard = context.spoken.laggard(&context.gateway.broker, &Fetcher { client_id: context.client_id, user, peer: context.peer }, context.now);
+    let laggard = context.spoken.laggard(&context.gateway.broker, &Fetcher { client_id, user, peer: context.peer }, context.now);
     if let Some(laggard) = laggard {
         let now_ms = context.gateway.broker.now_ms();
         limited.laggard = laggard.hear(context.to.connection, lag(wanted), context.now, now_ms);
@@ -84,23 +84,40 @@ pub(super) fn begin(context: &mut Context<'_>, wanted: &[Wanted]) -> Limited {
     limited
 }
 
+/// What was fetched.
+pub(super) struct Taken {
+    bytes: usize,
+    /// Bytes of each topic, where topics have quotas.
+    of_topics: Vec<(Arc<broker::Topic>, u64)>,
+}
+
+impl Taken {
+    pub fn of(broker: &Broker, response: &FetchResponse, bytes: usize) -> Self {
+        if bytes == 0 || !broker.quotas().limits_topics() {
+            return Self { bytes, of_topics: Vec::new() };
+        }
+        let one = |topic: &FetchableTopicResponse| {
+            let bytes: usize = topic.partitions.iter().map(|data| data.records.as_ref().map_or(0, Records::len)).sum();
+            Some((topic_of(broker, &topic.topic, TopicId(topic.topic_id))?, bytes as u64))
+        };
+        Self { bytes, of_topics: response.responses.iter().filter_map(one).collect() }
+    }
+}
+
 /// What was fetched is taken from all accounts.
-pub(super) fn take(context: &mut Context<'_>, response: &FetchResponse, laggard: Option<&Account>, fetched: usize) {
-    if fetched == 0 {
+pub(super) fn take(context: &mut Context<'_>, taken: &Taken, laggard: Option<&Account>) {
+    if taken.bytes == 0 {
         return;
     }
-    context.throttle.take(context.gateway.broker.quotas(), QuotaKey::ConsumerByteRate, fetched as u64, context.now);
-    if context.gateway.broker.quotas().limits_topics() {
-        for topic in &response.responses {
-            let quotas = topic_of(context, &topic.topic, TopicId(topic.topic_id)).and_then(|topic| topic.quotas());
-            if let Some(account) = quotas.as_ref().and_then(|quotas| quotas.fetch.as_ref()) {
-                let bytes: usize = topic.partitions.iter().map(|data| data.records.as_ref().map_or(0, Records::len)).sum();
-                let debt = account.take(bytes as u64, context.now);
-                pause(context, Limit::Topic, debt);
-            }
+    context.throttle.take(context.gateway.broker.quotas(), QuotaKey::ConsumerByteRate, taken.bytes as u64, context.now);
+    for (topic, bytes) in &taken.of_topics {
+        let quotas = topic.quotas();
+        if let Some(account) = quotas.as_ref().and_then(|quotas| quotas.fetch.as_ref()) {
+            let debt = account.take(*bytes, context.now);
+            pause(context, Limit::Topic, debt);
         }
     }
-    take_of_laggard(context, laggard, fetched);
+    take_of_laggard(context, laggard, taken.bytes);
 }
 
 /// What was fetched is taken from the account of a group that is far behind.
@@ -115,8 +132,7 @@ fn pause(context: &mut Context<'_>, limit: Limit, debt: Duration) {
     context.throttle.pause(context.gateway.broker.quotas(), limit, debt, context.now);
 }
 
-fn topic_of(context: &Context<'_>, name: &str, id: TopicId) -> Option<Arc<broker::Topic>> {
-    let broker = &context.gateway.broker;
+fn topic_of(broker: &Broker, name: &str, id: TopicId) -> Option<Arc<broker::Topic>> {
     if name.is_empty() { broker.topic_by_id(id) } else { broker.topic(name) }
 }
 
