@@ -85,7 +85,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         found.map_or(0, |topic| topic.logs().len())
     };
     let asked_for = request.topics.as_deref().unwrap_or_default();
-    if context.is_long(if all { broker.partition_count() } else { asked_for.iter().map(partitions_of).sum() }) {
+    // What is not there is looked for, too.
+    if context.is_long(if all { broker.partition_count() } else { asked_for.iter().map(|topic| partitions_of(topic).max(1)).sum() }) {
         return Ok(Outcome::Long);
     }
     if all {

@@ -149,6 +149,7 @@ fn what_other_threads_answer_may_have_as_many_items_as_anything() {
         if count > FREE {
             give(&mut node, client, &Arc::default());
         }
+        assert_eq!(node.session(client).wants_read(), count <= 500, "{count}: other threads have what names more");
         let (_, body) = node.answer(client);
         let response = MetadataResponse::decode(&mut flexible(METADATA, body), METADATA.1).expect("an answer");
         assert_eq!(response.topics.len(), count);
