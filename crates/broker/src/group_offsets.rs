@@ -23,6 +23,9 @@ const WAITING_MAX: usize = 10_000;
 /// Keys that are removed by one append, about.
 const KEYS_AT_ONCE: usize = 1000;
 
+/// Offsets by topic and partition.
+type Offsets = Vec<(String, u32, CommittedOffset)>;
+
 /// Why no offset of a request is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitRefused {
@@ -93,7 +96,7 @@ impl Groups {
     }
 
     /// The same, in the order of topics and partitions, and what the members read. `None`: it is a share group, or there is none.
-    pub(crate) fn offsets_and_reads(&self, group: &str) -> Option<(Vec<(String, u32, CommittedOffset)>, ReadPartitions)> {
+    pub(crate) fn offsets_and_reads(&self, group: &str) -> Option<(Offsets, ReadPartitions)> {
         let state = self.state.lock();
         let read = state.coordinator.read_partitions(group)?;
         Some((state.coordinator.offsets(group), read))
