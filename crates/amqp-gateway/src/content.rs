@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use amqp_wire::{ContentHeader, EncodedProperties, Frame, FrameKind, MethodId, Parsed, ReplyCode, basic, parse_frame};
 use broker::{Limits, MessageTraits};
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::error::Failure;
@@ -161,6 +162,22 @@ impl Content {
         let properties = EncodedProperties::trusted(properties);
         let (exchange, routing_key) = self.names.split_at(self.exchange_bytes);
         take(Message { exchange, routing_key, properties, traits: MessageTraits::default(), body: &pieces })
+    }
+
+    /// The same with what was kept of the body, for who goes on keeping it.
+    ///
+    /// # Errors
+    /// *406*: the body is too large.
+    pub fn with_blocks<T>(mut self, last: &[u8], take: impl FnOnce(Message<'_>, &[Bytes]) -> Result<T, Failure>) -> Result<T, Failure> {
+        let kept = match &mut self.part {
+            Part::Body { body, .. } => std::mem::take(body),
+            Part::Header => Vec::new(),
+        };
+        let blocks: Vec<Bytes> = kept.into_iter().map(Bytes::from).collect();
+        self.with_message(last, |message| {
+            let pieces: SmallVec<[&[u8]; 4]> = blocks.iter().map(|block| &block[..]).chain([last]).collect();
+            take(Message { body: &pieces, ..message }, &blocks)
+        })
     }
 }
 

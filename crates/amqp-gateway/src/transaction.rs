@@ -6,6 +6,7 @@ use amqp_wire::EncodedProperties;
 use broker::{MessageTraits, Outcome};
 use bytes::Bytes;
 use delivery::ConsumerId;
+use smallvec::{SmallVec, smallvec};
 
 use crate::error::Failure;
 use crate::message::Message;
@@ -21,6 +22,8 @@ const STALLED_AFTER: Duration = Duration::from_secs(5);
 const OPEN_MAX: Duration = Duration::from_secs(60);
 /// What a message takes beside its bytes: four allocations, and its part of a list that grows by doubling.
 const AROUND_MESSAGE: usize = 384;
+/// What a block of its body takes beside its bytes, where there are several.
+const AROUND_BLOCK: usize = 128;
 /// What an acknowledgement takes in such a list.
 pub(crate) const OUTCOME_BYTES: usize = 2 * size_of::<HeldOutcome>();
 
@@ -31,28 +34,31 @@ pub(crate) struct Held {
     routing_key: Bytes,
     properties: Bytes,
     traits: MessageTraits,
-    body: Bytes,
+    body: SmallVec<[Bytes; 1]>,
     pub mandatory: bool,
 }
 
 impl Held {
     /// Copies: it may be kept for long, and would hold on to all that was read with it.
     pub fn new(message: &Message<'_>, mandatory: bool) -> Self {
+        Self::with_body(message, mandatory, smallvec![message.body.concat().into()])
+    }
+
+    /// The same of a message whose body was kept in blocks while it came, but for its last piece: those are not copied again.
+    pub fn of_blocks(message: &Message<'_>, mandatory: bool, blocks: &[Bytes], last: &[u8]) -> Self {
+        Self::with_body(message, mandatory, blocks.iter().cloned().chain([Bytes::copy_from_slice(last)]).collect())
+    }
+
+    fn with_body(message: &Message<'_>, mandatory: bool, body: SmallVec<[Bytes; 1]>) -> Self {
         let copy = Bytes::copy_from_slice;
         let (exchange, routing_key) = (copy(message.exchange), copy(message.routing_key));
-        Self {
-            exchange,
-            routing_key,
-            properties: copy(message.properties.as_bytes()),
-            traits: message.traits,
-            body: message.body.concat().into(),
-            mandatory,
-        }
+        Self { exchange, routing_key, properties: copy(message.properties.as_bytes()), traits: message.traits, body, mandatory }
     }
 
     /// Bytes of memory that it takes.
     pub fn bytes(&self) -> usize {
-        AROUND_MESSAGE + self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len()
+        let body = self.body.iter().map(Bytes::len).sum::<usize>() + self.body.len().saturating_sub(1) * AROUND_BLOCK;
+        AROUND_MESSAGE + self.exchange.len() + self.routing_key.len() + self.properties.len() + body
     }
 
     /// What one will take, about, whose properties and body have so many bytes.
@@ -63,7 +69,8 @@ impl Held {
     /// As it was published.
     pub fn with_message<T>(&self, take: impl FnOnce(Message<'_>) -> T) -> T {
         let properties = EncodedProperties::trusted(&self.properties);
-        take(Message { exchange: &self.exchange, routing_key: &self.routing_key, properties, traits: self.traits, body: &[&self.body] })
+        let body: SmallVec<[&[u8]; 4]> = self.body.iter().map(|block| &block[..]).collect();
+        take(Message { exchange: &self.exchange, routing_key: &self.routing_key, properties, traits: self.traits, body: &body })
     }
 }
 

@@ -3,6 +3,7 @@
 use amqp_wire::ShortBytes;
 
 use super::*;
+use crate::transaction::Held;
 
 const MAX: u64 = 16 << 20;
 
@@ -109,4 +110,29 @@ fn a_large_body_has_to_come_in_a_minute() {
     };
     assert!(!take(400_000, 0) && take(100_000, 2), "too little in two seconds");
     assert!(!take(600_000, 3) && !take(600_000, 4) && take(400_000, 6));
+}
+
+#[test]
+fn a_transaction_goes_on_keeping_what_was_kept_of_a_body() {
+    let all: Vec<u8> = (0..2_000_000u32).map(|number| (number % 251) as u8).collect();
+    let mut content = publish();
+    take(&mut content, FrameKind::Header, &announced(all.len() as u64));
+    let mut last = &[][..];
+    for piece in all.chunks(100_000) {
+        if let Taken::Whole(piece) = take(&mut content, FrameKind::Body, piece) {
+            last = piece;
+        }
+    }
+    let (kept, mut shared) = (content.kept(), Vec::new());
+    let held = content.with_blocks(last, |message, blocks| {
+        shared.extend(blocks.iter().map(|block| block.as_ptr_range()));
+        Ok(Held::of_blocks(&message, false, blocks, last))
+    });
+    let held = held.unwrap_or_else(|_| panic!("it is whole"));
+    assert!(held.bytes() <= kept + 1000, "{} bytes of {kept} that were counted before", held.bytes());
+    held.with_message(|message| {
+        let copied: usize = message.body.iter().filter(|piece| !shared.contains(&piece.as_ptr_range())).map(|piece| piece.len()).sum();
+        assert_eq!(copied, last.len(), "bytes that were copied again");
+        assert_eq!(message.body.concat(), all);
+    });
 }

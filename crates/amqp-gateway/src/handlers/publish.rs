@@ -148,6 +148,7 @@ pub(crate) fn publish(
     table: &mut Table<'_>,
     message: Message<'_>,
     mandatory: bool,
+    hold: impl FnOnce(&Message<'_>) -> Held,
 ) -> Result<(), Failure> {
     connection.access.check_permission(connection.gateway.broker.security(), Permission::Write, Resource::Exchange(message.exchange))?;
     check_exchange(table.read(), channel.vhost.name(), message.exchange)?;
@@ -171,7 +172,7 @@ pub(crate) fn publish(
     connection.gateway.metrics.published_bytes.inc_by(message.body_bytes() as u64);
     match &mut channel.mode {
         Mode::Transaction(transaction) => {
-            let held = Held::new(&message, mandatory);
+            let held = hold(&message);
             connection.unfinished.add(held.bytes());
             transaction.hold(held, connection.now)
         }

@@ -34,7 +34,14 @@ impl Session {
         let Taken::Whole(last) = taken else { return Ok(length) };
         let Some(content) = channel.content.take() else { return Ok(length) };
         connection.unfinished.sub(content.kept());
-        content.with_message(last, |message| handlers::publish(connection, channel, table, message, content.mandatory))?;
+        let mandatory = content.mandatory;
+        if transacts {
+            content.with_blocks(last, |message, blocks| {
+                handlers::publish(connection, channel, table, message, mandatory, |message| Held::of_blocks(message, mandatory, blocks, last))
+            })?;
+        } else {
+            content.with_message(last, |message| handlers::publish(connection, channel, table, message, mandatory, |message| Held::new(message, mandatory)))?;
+        }
         Ok(length)
     }
 
@@ -53,7 +60,7 @@ impl Session {
             if matches!(channel.mode, Mode::Transaction(_)) && !connection.has_room(Held::bytes_of(properties.as_bytes().len() + body.len()))? {
                 return Ok(0);
             }
-            handlers::publish(connection, channel, table, message, publish.mandatory)?;
+            handlers::publish(connection, channel, table, message, publish.mandatory, |message| Held::new(message, publish.mandatory))?;
             return Ok(length + taken);
         }
         handlers::check_rights(connection, exchange, routing_key)?;
