@@ -31,6 +31,11 @@ impl Room {
         Self { all: Arc::clone(all), own: 0 }
     }
 
+    /// Partitions that it has room for.
+    pub fn count(&self) -> usize {
+        self.own
+    }
+
     /// The session has so many now. False: they find no room.
     pub fn resize(&mut self, count: usize) -> bool {
         let before = std::mem::replace(&mut self.own, count);

@@ -5,6 +5,7 @@ mod long;
 mod many_items;
 mod oauth_bearer;
 mod sasl;
+mod turns;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -38,6 +39,8 @@ const FETCH: i16 = 1;
 const SHARE_FETCH: i16 = 78;
 /// Bytes of requests that may wait for their answers.
 const PENDING_BYTES_MAX: usize = 16 << 20;
+/// Bytes of a client's id that a connection keeps, for those who look on.
+const CLIENT_ID_KEPT: usize = 256;
 /// Bytes of answers that may wait for the one of a request before theirs.
 const READY_BYTES_MAX: usize = 64 << 10;
 
@@ -173,6 +176,8 @@ enum News {
     Reply(u64, Reply),
     /// What it waits for may be there.
     Change,
+    /// It has another turn.
+    Turn,
     /// The node stops.
     End,
 }
@@ -292,6 +297,8 @@ pub struct Session {
     /// What the client was said to be called, and whether it had logged in.
     introduced: (Box<str>, bool),
     broken: bool,
+    /// A request goes on in another turn.
+    goes_on: bool,
     /// `None`: the listener asks nobody who he is.
     sasl: Option<Box<Sasl>>,
     /// The connection is to end, from then on.
@@ -339,6 +346,7 @@ impl Session {
             waits,
             introduced: Default::default(),
             broken: false,
+            goes_on: false,
             sasl: None,
             refusal: None,
             seen,
@@ -590,8 +598,10 @@ impl Session {
         let body: Option<Box<dyn Body>> = match news {
             News::Reply(part, reply) => wait.handle_reply(part, reply, &mut context),
             News::Change => wait.look(&mut context),
+            News::Turn => wait.go_on(&mut context),
             News::End => wait.hasten(&mut context),
         };
+        self.goes_on |= wait.goes_on();
         self.note_time(timed, now);
         let Some(slot) = self.slots.get_mut(at) else { return };
         if let Some(error) = body.as_ref().and_then(|body| body.malformed()) {
@@ -625,6 +635,7 @@ impl Session {
     fn look_at_client(&mut self, client_id: &str, now: Instant) {
         let name = name_of(self.sasl.as_deref(), self.certified.as_deref());
         self.throttle.look(self.gateway.broker.quotas(), name.unwrap_or(ANONYMOUS_NAME), client_id, now);
+        let client_id = &client_id[..client_id.floor_char_boundary(CLIENT_ID_KEPT)];
         if *self.introduced.0 != *client_id || self.introduced.1 != name.is_some() {
             self.waits.introduce(name.unwrap_or_default(), client_id);
             self.introduced = (client_id.into(), name.is_some());
@@ -688,28 +699,6 @@ impl Session {
             None => Cause::Client.bit(),
         };
         paused | refused | first
-    }
-
-    /// The node stops: requests that wait for records or for other members are answered now, the others when they are done.
-    pub fn drain(&mut self, shard: &mut ShardContext, now: Instant) {
-        for at in 0..self.slots.len() {
-            self.advance_slot(at, News::End, shard, now);
-        }
-    }
-
-    /// Why the connection is to end, once what is due has been answered.
-    pub fn take_refusal(&mut self, now: Instant) -> Option<CloseReason> {
-        self.refusal.take_if(|(_, from)| now >= *from).map(|(reason, _)| reason)
-    }
-
-    /// The queue has room: what it refused is tried again.
-    pub fn handle_space(&mut self) {
-        while let Some((journal, append)) = self.refused.pop_front() {
-            if let Err(append) = self.gateway.broker.journals()[journal].append(append) {
-                self.refused.push_front((journal, append));
-                return;
-            }
-        }
     }
 
     /// When [`Session::handle_wake`] is due without any event.

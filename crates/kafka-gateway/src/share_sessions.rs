@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 
 use broker::Broker;
 use delivery::ConsumerId;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use kafka_wire::ErrorCode;
 use parking_lot::Mutex;
 use types::{ConnectionId, ShardId};
@@ -16,8 +16,8 @@ use crate::fetch_sessions::Room;
 
 /// Epoch of the request that opens a session.
 pub(crate) const OPEN: i32 = 0;
-/// Partitions of one session.
-const PARTITIONS_MAX: usize = 100_000;
+/// Partitions of one session, as of a fetch session: it is a few bytes that ask for all of them, and each is looked at.
+const PARTITIONS_MAX: usize = 20_000;
 
 /// Epoch of the request that ends it.
 pub(crate) const CLOSE: i32 = -1;
@@ -38,6 +38,7 @@ pub(crate) struct ShareSession {
     pub consumer: ConsumerId,
     opener: (ShardId, ConnectionId),
     pub partitions: Vec<SharePartition>,
+    known: HashSet<(Uuid, i32)>,
     room: Room,
     /// Where the next answer begins, so that all get their turn.
     pub start: usize,
@@ -95,7 +96,7 @@ impl ShareSessions {
         }
         // Who opens another session keeps the records it has.
         let consumer = before.map_or_else(|| broker.subscriptions().new_consumer(), |before| before.lock().consumer);
-        let session = ShareSession { epoch: 1, consumer, opener: asker.connection, partitions: Vec::new(), room: Room::new(&self.partitions), start: 0 };
+        let session = ShareSession { epoch: 1, consumer, opener: asker.connection, partitions: Vec::new(), known: HashSet::new(), room: Room::new(&self.partitions), start: 0 };
         let session = Arc::new(Mutex::new(session));
         inner.by_opener.entry(asker.connection).or_default().push(key.clone());
         inner.sessions.insert(key, Arc::clone(&session));
@@ -136,26 +137,27 @@ impl ShareSession {
     /// # Errors
     /// `ShareSessionLimitReached`: the session would have too many, or all sessions together would. Then none is added.
     pub fn update(&mut self, added: impl Iterator<Item = (Uuid, i32)>, forgotten: impl Iterator<Item = (Uuid, i32)>) -> Result<(), ErrorCode> {
-        let gone: hashbrown::HashSet<(Uuid, i32)> = forgotten.collect();
-        if !gone.is_empty() {
-            self.partitions.retain(|one| !gone.contains(&(one.topic, one.partition)));
+        let mut some = false;
+        forgotten.for_each(|one| some |= self.known.remove(&one));
+        if some {
+            self.partitions.retain(|one| self.known.contains(&(one.topic, one.partition)));
         }
         let kept = self.partitions.len();
-        let mut added = added.peekable();
-        let news = added.peek().is_some();
-        let mut known: hashbrown::HashSet<(Uuid, i32)> = self.partitions.iter().filter(|_| news).map(|one| (one.topic, one.partition)).collect();
         for (topic, partition) in added {
             if self.partitions.len() > PARTITIONS_MAX {
                 break;
             }
-            if known.insert((topic, partition)) {
+            if self.known.insert((topic, partition)) {
                 self.partitions.push(SharePartition { topic, partition, told: false });
             }
         }
-        let fits = self.partitions.len() <= PARTITIONS_MAX && self.room.resize(self.partitions.len());
+        let fits = self.partitions.len() <= PARTITIONS_MAX && (self.partitions.len() == self.room.count() || self.room.resize(self.partitions.len()));
         if !fits {
-            self.partitions.truncate(kept);
+            for one in self.partitions.drain(kept..) {
+                self.known.remove(&(one.topic, one.partition));
+            }
             self.partitions.shrink_to_fit();
+            self.known.shrink_to_fit();
             self.room.resize(kept);
         }
         self.start = if self.partitions.is_empty() { 0 } else { (self.start + 1) % self.partitions.len() };
@@ -169,7 +171,7 @@ mod tests {
 
     fn session(all: &Arc<AtomicUsize>) -> ShareSession {
         let opener = (ShardId(0), ConnectionId(0));
-        ShareSession { epoch: 1, consumer: ConsumerId(1), opener, partitions: Vec::new(), room: Room::new(all), start: 0 }
+        ShareSession { epoch: 1, consumer: ConsumerId(1), opener, partitions: Vec::new(), known: HashSet::new(), room: Room::new(all), start: 0 }
     }
 
     #[test]
@@ -177,11 +179,11 @@ mod tests {
         let all = Arc::default();
         let topic = |number: usize| Uuid::from_u128(number as u128);
         let partitions = |topic: Uuid, count: i32| (0..count).map(move |partition| (topic, partition));
-        let mut sessions: Vec<ShareSession> = (0..5).map(|_| session(&all)).collect();
+        let mut sessions: Vec<ShareSession> = (0..25).map(|_| session(&all)).collect();
         for (number, session) in sessions.iter_mut().enumerate() {
-            assert_eq!(session.update(partitions(topic(number), 100_000), std::iter::empty()), Ok(()));
+            assert_eq!(session.update(partitions(topic(number), 20_000), std::iter::empty()), Ok(()));
             let one_more = session.update([(topic(99), 1)].into_iter(), std::iter::empty());
-            assert_eq!((one_more, session.partitions.len()), (Err(ErrorCode::ShareSessionLimitReached), 100_000));
+            assert_eq!((one_more, session.partitions.len()), (Err(ErrorCode::ShareSessionLimitReached), 20_000));
         }
         let mut last = session(&all);
         assert_eq!(last.update(partitions(topic(9), 1), std::iter::empty()), Err(ErrorCode::ShareSessionLimitReached));
@@ -190,6 +192,6 @@ mod tests {
         assert_eq!(last.update(partitions(topic(9), 10), std::iter::empty()), Ok(()));
         assert!(last.update(partitions(topic(8), 1), std::iter::empty()).is_err());
         drop(sessions);
-        assert_eq!(last.update(partitions(topic(8), 90_000), std::iter::empty()), Ok(()));
+        assert_eq!(last.update(partitions(topic(8), 19_990), std::iter::empty()), Ok(()));
     }
 }

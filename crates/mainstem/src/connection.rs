@@ -164,9 +164,13 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         }
         // Requests that there was no time for, or that stand behind one which had to wait, stand in line with those that have come since.
         let behind = input.holds_requests() && connection.session.borrow().wants_read();
-        let goes_on = input.interrupted || behind;
+        let more = connection.session.borrow().goes_on();
+        let goes_on = input.interrupted || behind || more;
         let mut own = if goes_on { shard.turns.next(&connection.standing, now).await } else { None };
         let began = if goes_on { Instant::now() } else { now };
+        if more {
+            connection.serving(|| connection.session.borrow_mut().go_on(&mut shard.context.borrow_mut(), began));
+        }
         judge_login(shard, connection, &mut last, now);
         let answered = !sends && connection.session.borrow().is_idle();
         if let Some(end) = is_over(shard, connection, &mut last, answered.then_some(last_sent)) {
@@ -196,7 +200,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 return end;
             }
         }
-        if may_read && input.interrupted {
+        if may_read && input.interrupted || connection.session.borrow().goes_on() {
             // What was answered is sent, and others have their turn.
             turn_ends = true;
             continue;

@@ -128,6 +128,18 @@ impl Session {
         }
     }
 
+    /// Is [`Session::go_on`] due, once others had their turn?
+    pub fn goes_on(&self) -> bool {
+        matches!(self, Self::Kafka(session) if session.goes_on())
+    }
+
+    /// Goes on with requests that have more to do than fits into a turn.
+    pub fn go_on(&mut self, context: &mut ShardContext, now: Instant) {
+        if let Self::Kafka(session) = self {
+            session.go_on(context, now);
+        }
+    }
+
     /// Where the connection's time goes.
     pub fn waits(&self) -> &Arc<Waits> {
         each!(self, session => session.waits())

@@ -90,6 +90,14 @@ pub(crate) trait Wait {
     fn look(&mut self, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         None
     }
+    /// Was its last look, or what it went on with, over before it was through, because others are to have their turn?
+    fn goes_on(&self) -> bool {
+        false
+    }
+    /// Goes on with that.
+    fn go_on(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        self.look(context)
+    }
     /// What it waits for.
     fn cause(&self) -> Cause {
         Cause::Coordinator

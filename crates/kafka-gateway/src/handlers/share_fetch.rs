@@ -1,5 +1,8 @@
 //! ShareFetch: a member of a share group says what it has done, and gets records that nobody else has. What is in memory is
 //! served as shared slices; history is read by the cold-read pool, and what follows on it before anybody asks.
+//!
+//! A session may have thousands of partitions, and a request of a few bytes asks for all of them. They are gone through in passes, of which a turn on the
+//! network thread carries out as much as fits into a millisecond ([`Stage`]).
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -41,6 +44,10 @@ const PARTITION_BYTES_MAX: usize = 1 << 20;
 const PASSES_MAX: usize = 8;
 /// How long a fetch waits before it looks again whether other answers have been read.
 const HOLD_BACK: Duration = Duration::from_millis(20);
+/// Partitions are gone through for so long in one turn …
+const TURN_TIME: Duration = Duration::from_millis(1);
+/// … and the clock is asked once for so many.
+const LOOKED_AT_TOGETHER: usize = 50;
 
 const BATCH_OPTIMIZED: i8 = 0;
 const RECORD_LIMIT: i8 = 1;
@@ -56,8 +63,42 @@ struct Worked {
     shared: Option<Arc<SharedSubscription>>,
     code: Option<ErrorCode>,
     acknowledge_code: Option<ErrorCode>,
-    slices: SmallVec<[Bytes; 4]>,
-    acquired: Vec<Acquired>,
+    /// What the member gets of it.
+    given: Option<Box<(SmallVec<[Bytes; 4]>, Vec<Acquired>)>>,
+}
+
+/// What is under way, of which a part is done in each turn: all partitions are gone through in each stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Each is looked for, once.
+    Open,
+    /// What is there is taken.
+    Take,
+    /// There is nothing to say: the member is to be woken for each of them …
+    Watch,
+    /// … and something may have come before that.
+    TakeAgain,
+    /// There is something to say: the member is not to be woken any more.
+    Unwatch,
+}
+
+/// How much is done in one turn.
+struct Turn {
+    /// `None`: there are too few to ask the clock for.
+    until: Option<Instant>,
+    looked_at: usize,
+}
+
+impl Turn {
+    fn of(partitions: usize) -> Self {
+        Self { until: (partitions > LOOKED_AT_TOGETHER).then(|| Instant::now() + TURN_TIME), looked_at: 0 }
+    }
+
+    /// Another partition was looked at: is it over?
+    fn is_over(&mut self) -> bool {
+        self.looked_at += 1;
+        self.looked_at.is_multiple_of(LOOKED_AT_TOGETHER) && self.until.is_some_and(|until| Instant::now() >= until)
+    }
 }
 
 /// A share fetch that waits: for what it acknowledges to be durable, and for records.
@@ -67,6 +108,18 @@ struct ShareFetchWait {
     consumer: ConsumerId,
     rules: ShareRules,
     worked: Vec<Worked>,
+    /// Those of them that may belong to the answer, in any order.
+    due: Vec<usize>,
+    /// All of them have been looked for.
+    opened: bool,
+    /// What is under way, and how many partitions it has gone through.
+    stage: Option<(Stage, usize)>,
+    /// There is something to say at once.
+    urgent: bool,
+    /// Its answer waits for what is to be durable only.
+    ready: bool,
+    /// The member was woken while something was under way.
+    woken: bool,
     /// As of which answers it is noted what may be read (`Asking::stamp`).
     judged: u64,
     start: usize,
@@ -129,13 +182,33 @@ fn acknowledge(request: &ShareFetchRequest, sayer: &Sayer<'_>, asker: &Arc<Ackno
     said
 }
 
-/// Brings the session up to date with what the request lists and forgets; the partitions that it has then.
-fn update(request: &ShareFetchRequest, session: &Mutex<ShareSession>) -> Result<(Vec<SharePartition>, usize), ErrorCode> {
+/// Brings the session up to date with what the request lists and forgets.
+fn update(request: &ShareFetchRequest, session: &mut ShareSession) -> Result<(), ErrorCode> {
     let listed = request.topics.iter().flat_map(|topic| topic.partitions.iter().map(|one| (topic.topic_id, one.partition_index)));
     let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| topic.partitions.iter().map(|one| (topic.topic_id, *one)));
-    let mut held = session.lock();
-    held.update(listed, forgotten)?;
-    Ok((held.partitions.clone(), held.start))
+    session.update(listed, forgotten)
+}
+
+/// The partitions of a session, with what came of acknowledgements of theirs.
+fn list(partitions: &[SharePartition], said: &HashMap<(Uuid, i32), Option<ErrorCode>>, fetches: bool) -> Vec<Worked> {
+    let mut listed = Vec::with_capacity(partitions.len());
+    for of_topic in partitions.chunk_by(|one, next| one.topic == next.topic) {
+        let is_said = of_topic.first().is_some_and(|first| said.keys().any(|(topic, _)| *topic == first.topic));
+        listed.extend(of_topic.iter().map(|one| {
+            let acknowledge_code = if is_said { said.get(&(one.topic, one.partition)).copied() } else { None };
+            Worked {
+                topic: one.topic,
+                partition: one.partition,
+                acknowledged: acknowledge_code.is_some(),
+                new: !one.told && fetches,
+                shared: None,
+                code: None,
+                acknowledge_code: acknowledge_code.flatten(),
+                given: None,
+            }
+        }));
+    }
+    listed
 }
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -158,8 +231,11 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
     let broker = &context.gateway.broker;
     let asker = Asker { group: &group, member: &member, connection: (context.to.shard, context.to.connection) };
     let session = context.gateway.share_sessions.enter(&asker, request.share_session_epoch, broker)?;
-    let (rules, consumer) = (broker.share_rules(&group), session.lock().consumer);
-    let (partitions, start) = update(request, &session)?;
+    let rules = broker.share_rules(&group);
+    let mut held = session.lock();
+    let consumer = held.consumer;
+    update(request, &mut held)?;
+    drop(held);
     let acknowledgement = Acknowledgement::new(context.to);
     let sayer = Sayer { broker, asking, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
     let said = acknowledge(request, &sayer, &acknowledgement);
@@ -168,43 +244,34 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         context.gateway.share_sessions.close(&group, &member);
         broker.release_consumer(&group, consumer, &rules);
     }
-    broker.close_acknowledgement(&acknowledgement);
+    if !said.is_empty() {
+        broker.close_acknowledgement(&acknowledgement);
+    }
     let fetches = request.max_records > 0 && !closes;
-    let work = |one: &SharePartition| {
-        let acknowledge_code = said.get(&(one.topic, one.partition)).copied();
-        let found = match may_read(broker, &asking, one.topic) {
-            Err(code) => Err(code),
-            Ok(()) if closes => Ok(None),
-            Ok(()) => open(broker, &group, one.topic, one.partition, &rules),
-        };
-        Worked {
-            topic: one.topic,
-            partition: one.partition,
-            acknowledged: acknowledge_code.is_some(),
-            new: !one.told && fetches,
-            code: found.as_ref().err().copied(),
-            shared: found.ok().flatten(),
-            acknowledge_code: acknowledge_code.flatten(),
-            slices: SmallVec::new(),
-            acquired: Vec::new(),
-        }
-    };
-    let worked = partitions.iter().map(work).collect();
+    let held = session.lock();
+    let (worked, start) = (list(&held.partitions, &said, fetches), held.start);
+    drop(held);
+    let due = worked.iter().enumerate().filter(|(_, one)| one.acknowledged || one.new).map(|(at, _)| at).collect();
     let wait = Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
-    let limited = if fetches { limited::of_share_group(context, &group) } else { limited::of_client(context) };
-    let max_bytes = (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max).min(limited.max_bytes);
+    let max_bytes = (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max);
     Ok(ShareFetchWait {
         session,
         consumer,
         worked,
+        due,
+        opened: false,
+        stage: None,
+        urgent: false,
+        ready: false,
+        woken: false,
         judged,
         start,
         closes,
-        acknowledging: true,
+        acknowledging: !said.is_empty(),
         min_bytes: (request.min_bytes.max(0) as usize).min(max_bytes),
         max_bytes,
         bytes: 0,
-        laggard: limited.laggard,
+        laggard: None,
         records_left: request.max_records.max(0) as u64,
         batch_size: request.batch_size.max(1) as u64,
         by_record,
@@ -253,48 +320,141 @@ fn read_on(shared: &Arc<SharedSubscription>, range: Range<Offset>, context: &Con
 }
 
 impl ShareFetchWait {
-    /// Takes what is in memory; true when there is something to say at once.
-    fn take_tails(&mut self, context: &mut Context<'_>) -> bool {
-        let broker = Arc::clone(&context.gateway.broker);
-        let mut urgent = self.closes;
-        for step in 0..self.worked.len() {
-            let at = (self.start + step) % self.worked.len();
-            urgent |= self.worked[at].code.is_some();
-            if self.closes || self.records_left == 0 || self.bytes >= self.max_bytes || !self.worked[at].acquired.is_empty() || self.worked[at].code.is_some() {
-                continue;
-            }
-            let Some(shared) = self.find(at, &broker) else {
-                self.held_back = Some(context.now + HOLD_BACK);
-                continue;
-            };
-            let sharing = broker.sharing(&shared, &self.rules);
-            for _ in 0..PASSES_MAX {
-                if self.unpack.is_used_up() {
-                    break;
+    /// Goes on with what is under way, for one turn.
+    fn go_on_with_stage(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let mut turn = Turn::of(self.worked.len());
+        while let Some((stage, first)) = self.stage {
+            for step in first..self.worked.len() {
+                let at = (self.start + step) % self.worked.len();
+                match stage {
+                    Stage::Open => self.open(at, context),
+                    Stage::Take | Stage::TakeAgain => self.take(at, context),
+                    Stage::Watch => self.watch(at, context),
+                    Stage::Unwatch => self.unwatch(at, context.to.connection, context.shard),
                 }
-                let (log, mut state) = (shared.log(), shared.lock());
-                let Some(range) = self.next_range(&broker, &shared, &mut state, &sharing) else { break };
-                match broker.journal_of(log.id()).read_tail(log, range.clone(), self.room(), true) {
-                    TailRead::Data { slices, next, .. } => {
-                        if self.give(at, (&shared, &sharing), &mut state, (slices, range.start..next), &broker).is_none_or(|gave| gave.some) {
-                            break;
-                        }
-                    }
-                    TailRead::Cold => {
-                        if !self.take_history(at, (&shared, &sharing), &mut state, range, context) {
-                            break;
-                        }
-                    }
-                    TailRead::Empty | TailRead::OutOfRange => break,
+                if turn.is_over() {
+                    self.stage = Some((stage, step + 1));
+                    return None;
                 }
             }
-            urgent |= self.worked[at].code.is_some();
+            self.stage = self.next_stage(stage, context).map(|next| (next, 0));
+            if stage == Stage::Unwatch {
+                self.watching = false;
+                return self.respond(context);
+            }
+        }
+        None
+    }
+
+    /// All partitions have been gone through: what is to be done now? `None`: to wait, or to answer behind `Unwatch`.
+    fn next_stage(&mut self, done: Stage, context: &mut Context<'_>) -> Option<Stage> {
+        match done {
+            Stage::Unwatch => return None,
+            Stage::Open => {
+                self.limit(context);
+                return Some(Stage::Take);
+            }
+            Stage::Watch => return Some(Stage::TakeAgain),
+            Stage::Take | Stage::TakeAgain => {}
         }
         if self.unpack.is_used_up() {
             // Others have their turn before it goes on.
             self.held_back = Some(context.now + HOLD_BACK);
         }
-        urgent || self.is_full()
+        let ready = self.urgent || self.is_full();
+        let waits = !ready && (context.now < self.deadline || self.reading.is_some());
+        let may_wait = !waits || self.may_wait(context);
+        if waits && may_wait && done == Stage::Take {
+            // Watch first, then look once more: something may have come in between. Whoever was woken watches no more.
+            (self.watching, self.woken) = (true, false);
+            return Some(Stage::Watch);
+        }
+        let nothing = self.bytes == 0 && !ready;
+        let held_back = self.held_back.is_some() && nothing && context.now < self.deadline;
+        // What is being read for it stays for who asks next.
+        self.ready = ready;
+        if self.acknowledging || may_wait && (held_back || self.is_reading() && nothing) {
+            return None;
+        }
+        if ready || !may_wait || context.now >= self.deadline {
+            return Some(Stage::Unwatch);
+        }
+        self.woken.then(|| self.begin_take(context)).flatten()
+    }
+
+    /// Begins to go through all partitions; `None`: there is no memory for records now.
+    fn begin_take(&mut self, context: &mut Context<'_>) -> Option<Stage> {
+        self.judge_again(context);
+        (self.unpack, self.urgent, self.woken) = (UnpackRoom::TURN, self.closes, false);
+        self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
+        if self.held_back.is_none() {
+            return Some(if self.opened { Stage::Take } else { Stage::Open });
+        }
+        (!self.acknowledging && !self.may_wait(context)).then_some(Stage::Unwatch)
+    }
+
+    /// Takes what is in memory of a partition.
+    fn take(&mut self, at: usize, context: &mut Context<'_>) {
+        let broker = Arc::clone(&context.gateway.broker);
+        if self.worked[at].code.is_some() {
+            self.urgent = true;
+        } else if !self.closes && self.records_left > 0 && self.bytes < self.max_bytes && self.worked[at].given.is_none() {
+            self.take_records(at, &broker, context);
+            self.urgent |= self.worked[at].code.is_some();
+        } else {
+            return;
+        }
+        if self.worked[at].code.is_some() || self.worked[at].given.is_some() {
+            self.due.push(at);
+        }
+    }
+
+    /// Looks for a partition.
+    fn open(&mut self, at: usize, context: &Context<'_>) {
+        let (broker, worked) = (&context.gateway.broker, &mut self.worked[at]);
+        let found = match may_read(broker, &context.asking(), worked.topic) {
+            Err(code) => Err(code),
+            Ok(()) if self.closes => Ok(None),
+            Ok(()) => open(broker, &self.group, worked.topic, worked.partition, &self.rules),
+        };
+        (worked.code, worked.shared) = (found.as_ref().err().copied(), found.ok().flatten());
+    }
+
+    /// All partitions have been looked for: how far behind the group is limits what it gets.
+    fn limit(&mut self, context: &mut Context<'_>) {
+        self.opened = true;
+        let fetches = self.records_left > 0 && !self.closes;
+        let limited = if fetches { limited::of_share_group(context, &self.group) } else { limited::of_client(context) };
+        self.max_bytes = self.max_bytes.min(limited.max_bytes);
+        (self.min_bytes, self.laggard) = (self.min_bytes.min(self.max_bytes), limited.laggard);
+    }
+
+    fn take_records(&mut self, at: usize, broker: &Arc<Broker>, context: &mut Context<'_>) {
+        let Some(shared) = self.find(at, broker) else {
+            self.held_back = Some(context.now + HOLD_BACK);
+            return;
+        };
+        let sharing = broker.sharing(&shared, &self.rules);
+        for _ in 0..PASSES_MAX {
+            if self.unpack.is_used_up() {
+                break;
+            }
+            let (log, mut state) = (shared.log(), shared.lock());
+            let Some(range) = self.next_range(broker, &shared, &mut state, &sharing) else { break };
+            match broker.journal_of(log.id()).read_tail(log, range.clone(), self.room(), true) {
+                TailRead::Data { slices, next, .. } => {
+                    if self.give(at, (&shared, &sharing), &mut state, (slices, range.start..next), broker).is_none_or(|gave| gave.some) {
+                        break;
+                    }
+                }
+                TailRead::Cold => {
+                    if !self.take_history(at, (&shared, &sharing), &mut state, range, context) {
+                        break;
+                    }
+                }
+                TailRead::Empty | TailRead::OutOfRange => break,
+            }
+        }
     }
 
     fn find(&mut self, at: usize, broker: &Broker) -> Option<Arc<SharedSubscription>> {
@@ -359,9 +519,9 @@ impl ShareFetchWait {
                 self.records_left = self.records_left.saturating_sub(given.records);
                 broker.subscriptions().note_given(shared, &given.acquired);
                 self.bytes += given.bytes;
-                worked.slices = given.slices;
-                worked.acquired = given.acquired;
-                Some(Gave { some: !worked.acquired.is_empty(), rest: given.rest })
+                let some = !given.acquired.is_empty();
+                worked.given = some.then(|| Box::new((given.slices, given.acquired)));
+                Some(Gave { some, rest: given.rest })
             }
             Err(_) => {
                 worked.code = Some(ErrorCode::CorruptMessage);
@@ -439,45 +599,49 @@ impl ShareFetchWait {
         let stamp = asking.stamp();
         if self.judged != stamp {
             self.judged = stamp;
-            for one in self.worked.iter_mut().filter(|one| one.code.is_none() && one.acquired.is_empty()) {
-                one.code = may_read(&context.gateway.broker, &asking, one.topic).err();
+            let mut last: Option<(Uuid, Option<ErrorCode>)> = None;
+            for one in self.worked.iter_mut().filter(|one| one.code.is_none() && one.given.is_none()) {
+                let (_, code) = *last
+                    .filter(|(topic, _)| *topic == one.topic)
+                    .get_or_insert_with(|| (one.topic, may_read(&context.gateway.broker, &asking, one.topic).err()));
+                (one.code, last) = (code, Some((one.topic, code)));
             }
         }
     }
 
-    fn watch(&mut self, context: &mut Context<'_>) {
-        self.watching = true;
-        for shared in self.worked.iter().filter_map(|worked| worked.shared.as_ref()) {
+    fn watch(&self, at: usize, context: &mut Context<'_>) {
+        if let Some(shared) = &self.worked[at].shared {
             shared.log().watch(context.to.shard);
             shared.watch(context.to.shard);
             context.shard.watches.watch(context.to.connection, shared.log().id());
         }
     }
 
-    fn unwatch(&mut self, connection: ConnectionId, shard: &mut ShardContext) {
-        if std::mem::take(&mut self.watching) {
-            for shared in self.worked.iter().filter_map(|worked| worked.shared.as_ref()) {
-                shard.watches.unwatch(connection, shared.log().id());
-            }
+    fn unwatch(&self, at: usize, connection: ConnectionId, shard: &mut ShardContext) {
+        if let Some(shared) = self.worked[at].shared.as_ref().filter(|_| self.watching) {
+            shard.watches.unwatch(connection, shared.log().id());
         }
     }
 
     fn respond(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
-        self.unwatch(context.to.connection, context.shard);
+        let (start, count) = (self.start, self.worked.len());
+        let step = |at: &usize| (at + count - start) % count;
+        self.due.sort_unstable_by_key(step);
+        self.due.dedup();
         let mut held = self.session.lock();
         let mut response =
             ShareFetchResponse { acquisition_lock_timeout_ms: self.rules.rules.lock as i32, ..ShareFetchResponse::default() };
-        for step in 0..self.worked.len() {
-            let at = (self.start + step) % self.worked.len();
+        for at in std::mem::take(&mut self.due) {
             let worked = &mut self.worked[at];
             if let Some(kept) = held.partitions.get_mut(at).filter(|one| one.topic == worked.topic && one.partition == worked.partition) {
                 kept.told |= worked.new;
             }
             let due = worked.acknowledged || worked.new && self.bytes == 0;
-            if !due && worked.code.is_none() && worked.acquired.is_empty() {
+            if !due && worked.code.is_none() && worked.given.is_none() {
                 continue;
             }
-            let acquired = worked.acquired.drain(..).map(|one| AcquiredRecords {
+            let (slices, acquired) = worked.given.take().map(|given| *given).unwrap_or_default();
+            let acquired = acquired.into_iter().map(|one| AcquiredRecords {
                 first_offset: one.first as i64,
                 last_offset: one.last as i64,
                 delivery_count: i16::try_from(one.count).unwrap_or(i16::MAX),
@@ -489,7 +653,7 @@ impl ShareFetchWait {
                 acknowledge_error_code: worked.acknowledge_code.map_or(0, ErrorCode::code),
                 current_leader: leader(context),
                 acquired_records: acquired.collect(),
-                records: Some(Records(std::mem::take(&mut worked.slices).into_vec())),
+                records: Some(Records(slices.into_vec())),
                 ..PartitionData::default()
             };
             match response.responses.last_mut() {
@@ -522,34 +686,28 @@ impl Wait for ShareFetchWait {
                 worked.acknowledge_code = Some(ErrorCode::KafkaStorageError);
             }
         }
+        if self.stage.is_none() && self.ready {
+            self.stage = Some((Stage::Unwatch, 0));
+            return self.go_on_with_stage(context);
+        }
         self.look(context)
     }
 
     fn look(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
-        if self.held_back.is_some_and(|until| context.now < until) {
-            return None;
+        if self.stage.is_some() {
+            self.woken = true;
+        } else if self.held_back.is_none_or(|until| context.now >= until) {
+            self.stage = self.begin_take(context).map(|stage| (stage, 0));
         }
-        self.judge_again(context);
-        self.unpack = UnpackRoom::TURN;
-        self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
-        if self.held_back.is_some() {
-            return if self.acknowledging || self.may_wait(context) { None } else { self.respond(context) };
-        }
-        let mut ready = self.take_tails(context);
-        let waits = !ready && (context.now < self.deadline || self.reading.is_some());
-        let may_wait = !waits || self.may_wait(context);
-        if waits && may_wait {
-            // Watch first, then look once more: something may have come in between. Whoever was woken watches no more.
-            self.watch(context);
-            ready = self.take_tails(context);
-        }
-        let nothing = self.bytes == 0 && !ready;
-        let held_back = self.held_back.is_some() && nothing && context.now < self.deadline;
-        // What is being read for it stays for who asks next.
-        if self.acknowledging || may_wait && (held_back || self.is_reading() && nothing) {
-            return None;
-        }
-        if ready || !may_wait || context.now >= self.deadline { self.respond(context) } else { None }
+        self.go_on_with_stage(context)
+    }
+
+    fn goes_on(&self) -> bool {
+        self.stage.is_some()
+    }
+
+    fn go_on(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        self.go_on_with_stage(context)
     }
 
     fn hasten(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
@@ -558,11 +716,12 @@ impl Wait for ShareFetchWait {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        (!self.acknowledging && !self.is_reading()).then_some(self.held_back.unwrap_or(self.deadline))
+        (self.stage.is_none() && !self.acknowledging && !self.is_reading()).then_some(self.held_back.unwrap_or(self.deadline))
     }
 
     fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {
-        self.unwatch(connection, shard);
+        (0..self.worked.len()).for_each(|at| self.unwatch(at, connection, shard));
+        self.watching = false;
     }
 }
 

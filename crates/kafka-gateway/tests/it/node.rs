@@ -39,6 +39,8 @@ pub struct Node {
     sessions: Vec<Session>,
     /// Answers that have left each session, in order.
     sent: Vec<VecDeque<(i32, Bytes)>>,
+    /// Turns that requests have had beside their first one.
+    pub turns: usize,
     /// What the sessions take for now.
     pub now: Instant,
     /// Who sends requests.
@@ -88,7 +90,7 @@ impl Node {
         broker.add_shard(SHARD, Arc::clone(&mailbox));
         threads.extend(broker.start());
         let gateway = Gateway::new(Arc::clone(&broker), GatewayMetrics::default(), 64 << 20);
-        Self { gateway, broker, journals, threads, mailbox, bell, context: ShardContext::default(), sessions: Vec::new(), sent: Vec::new(), now: Instant::now(), client_id: "test" }
+        Self { gateway, broker, journals, threads, mailbox, bell, context: ShardContext::default(), sessions: Vec::new(), sent: Vec::new(), turns: 0, now: Instant::now(), client_id: "test" }
     }
 
     /// Ends everything; what was acknowledged is on the disk.
@@ -194,6 +196,10 @@ impl Node {
     /// The next answer of a client if it is there: correlation id, and the rest of the frame.
     pub fn poll(&mut self, client: usize) -> Option<(i32, Bytes)> {
         self.deliver();
+        while self.sessions[client].goes_on() {
+            self.sessions[client].go_on(&mut self.context, self.now);
+            self.turns += 1;
+        }
         let mut out = VecDeque::new();
         self.sessions[client].poll_transmit(&mut out);
         let mut bytes = Bytes::from(out.into_iter().collect::<Vec<_>>().concat());

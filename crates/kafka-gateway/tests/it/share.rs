@@ -427,23 +427,34 @@ fn what_nobody_can_do_is_copied_with_where_it_comes_from() {
     node.stop();
 }
 
-/// Asks for the first partitions of `t`, and waits for a minute.
-fn ask_for_many(node: &mut Node, worker: &mut Worker, count: i32) {
-    let partitions = (0..count).map(|partition_index| FetchPartition { partition_index, ..FetchPartition::default() }).collect();
+/// Asks for the first partitions of `t`, and waits for so long.
+fn ask_for(node: &mut Node, worker: &mut Worker, count: i32, max_wait_ms: i32) {
+    let partitions: Vec<_> = (0..count).map(|partition_index| FetchPartition { partition_index, ..FetchPartition::default() }).collect();
+    let topic = FetchTopic { topic_id: worker.topic, partitions, ..FetchTopic::default() };
     let request = ShareFetchRequest {
         group_id: Some(worker.group.into()),
         member_id: Some(worker.member.into()),
         share_session_epoch: worker.epoch,
-        max_wait_ms: 60_000,
+        max_wait_ms,
         min_bytes: 1,
         max_bytes: 1 << 20,
         max_records: 100,
         batch_size: 100,
-        topics: vec![FetchTopic { topic_id: worker.topic, partitions, ..FetchTopic::default() }],
+        topics: if count == 0 { Vec::new() } else { vec![topic] },
         ..ShareFetchRequest::default()
     };
     worker.epoch += 1;
     node.send(worker.client, SHARE_FETCH, 0, |writer| request.encode(writer, SHARE_FETCH.1)).expect("taken");
+}
+
+/// The same, and waits for a minute.
+fn ask_for_many(node: &mut Node, worker: &mut Worker, count: i32) {
+    ask_for(node, worker, count, 60_000);
+}
+
+fn response(node: &mut Node, client: usize) -> ShareFetchResponse {
+    let (_, body) = node.answer(client);
+    ShareFetchResponse::decode(&mut flexible(SHARE_FETCH, body), SHARE_FETCH.1).expect("an answer")
 }
 
 /// Runs until the fetch of a client holds memory while it waits.
@@ -482,5 +493,49 @@ fn without_memory_for_a_fetch_that_waits_it_is_answered_and_its_connection_rests
     assert!(node.session(second.client).wants_read());
     ask_for_many(&mut node, &mut second, 300);
     wait_for_room(&mut node, second.client);
+    node.stop();
+}
+
+#[test]
+fn a_session_of_many_partitions_is_gone_through_in_turns() {
+    const COUNT: i32 = 20_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let producer = node.connect();
+    node.create_topic(producer, "t", COUNT + 1);
+    node.make_share_group("workers", &[("share.auto.offset.reset", "earliest")]);
+    let mut one = Worker::new(&mut node, "one");
+    ask_for(&mut node, &mut one, COUNT, 0);
+    assert_eq!(response(&mut node, one.client).error_code, 0);
+    assert!(node.turns > 0, "it had one turn only");
+    // What comes while it waits.
+    for partition in [0, COUNT / 2, COUNT - 1] {
+        ask_for_many(&mut node, &mut one, 0);
+        assert!(node.poll(one.client).is_none(), "there is nothing");
+        assert_eq!(node.produce(producer, "t", partition, batch(1)).0, 0);
+        let response = response(&mut node, one.client);
+        let found: Vec<_> = response.responses.iter().flat_map(|topic| &topic.partitions).map(|one| (one.partition_index, one.acquired_records.len())).collect();
+        assert_eq!(found, [(partition, 1)]);
+    }
+    // Before it waits it goes through all of them twice: what comes meanwhile is found.
+    ask_for_many(&mut node, &mut one, 0);
+    assert!(node.session(one.client).goes_on());
+    assert_eq!(node.produce(producer, "t", 1, batch(1)).0, 0);
+    assert_eq!(response(&mut node, one.client).responses.len(), 1);
+    node.stop();
+}
+
+#[test]
+fn a_session_has_so_many_partitions_at_most() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let producer = node.connect();
+    node.create_topic(producer, "t", 1);
+    node.make_share_group("workers", &[("share.auto.offset.reset", "earliest")]);
+    for (count, code) in [(20_000, 0), (20_001, ErrorCode::ShareSessionLimitReached.code())] {
+        let mut one = Worker::new(&mut node, "one");
+        ask_for(&mut node, &mut one, count, 0);
+        assert_eq!(response(&mut node, one.client).error_code, code, "{count}");
+    }
     node.stop();
 }
