@@ -97,6 +97,14 @@ impl Channel {
         content + transaction.memory()
     }
 
+    /// Frees memory that is only kept for what comes next.
+    pub fn rest(&mut self) {
+        self.unacked.rest();
+        if let Mode::Confirm(confirms) = &mut self.mode {
+            confirms.rest();
+        }
+    }
+
     /// The tag of the next delivery.
     pub fn next_tag(&mut self) -> u64 {
         self.tag += 1;

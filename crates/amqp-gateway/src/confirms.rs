@@ -48,6 +48,13 @@ impl Confirms {
         self.close(Run { first, last });
     }
 
+    /// Frees memory that is only kept for what comes next.
+    pub fn rest(&mut self) {
+        if self.open.is_empty() && self.acks.is_empty() && self.nacks.is_empty() {
+            (self.open, self.acks, self.nacks) = (VecDeque::new(), Vec::new(), Vec::new());
+        }
+    }
+
     /// No publish gets another outcome than that it was not kept.
     pub fn refuse_open(&mut self) {
         self.nacks.extend(self.open.drain(..));

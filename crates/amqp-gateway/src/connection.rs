@@ -184,6 +184,13 @@ impl Connection {
         }
     }
 
+    /// Frees memory that is only kept for what comes next.
+    pub fn rest(&mut self) {
+        self.out.rest();
+        self.publisher.rest();
+        (self.properties, self.scratch, self.routed) = (BytesMut::new(), Scratch::default(), Vec::new());
+    }
+
     pub fn broker(&self) -> &Arc<Broker> {
         &self.gateway.broker
     }

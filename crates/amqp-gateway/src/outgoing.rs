@@ -116,6 +116,13 @@ impl Outgoing {
         self.pieces.is_empty() && self.tail.is_empty()
     }
 
+    /// Frees memory that is only kept for what comes next.
+    pub fn rest(&mut self) {
+        if self.is_empty() {
+            (self.pieces, self.tail) = (VecDeque::new(), BytesMut::new());
+        }
+    }
+
     /// Do more answers wait than a client should leave unread? What consumers get is not counted: their queues see to that.
     pub fn is_crowded(&self) -> bool {
         // A short message takes several times its own bytes on the wire.

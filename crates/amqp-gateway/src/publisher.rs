@@ -196,6 +196,16 @@ impl Publisher {
         }
     }
 
+    /// Frees memory that is only kept for what comes next.
+    pub fn rest(&mut self) {
+        if self.batches.is_empty() {
+            self.batches = Vec::new();
+        }
+        if self.turns.is_empty() && self.refused.is_empty() {
+            (self.turns, self.refused) = (VecDeque::new(), VecDeque::new());
+        }
+    }
+
     /// The queues with these ids. Those that are gone are left out.
     pub fn targets(&mut self, ids: &[QueueId], vhosts: &Vhosts) -> Targets {
         let (last, targets) = &self.last_targets;

@@ -13,6 +13,7 @@
 
 mod content;
 mod ending;
+mod input;
 pub(crate) mod pressure;
 
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use amqp_wire::{
-    Encode, Frame, FrameKind, Method, MethodId, Parsed, ParsedHeader, ProtocolHeader, ReplyCode, basic, channel, connection, parse_frame,
+    Encode, Frame, FrameKind, Method, MethodId, Parsed, ReplyCode, basic, channel, connection, parse_frame,
 };
 use broker::{Deliveries, Dismissed, Gone, LimitKind, Reply};
 use bytes::{Bytes, BytesMut};
@@ -154,61 +155,6 @@ impl Session {
                 self.phase = Phase::Ended;
                 Err(reason)
             }
-        }
-    }
-
-    fn take_protocol_header(&mut self, buffer: &mut BytesMut) -> bool {
-        let Phase::Protocol { until } = self.phase else { return false };
-        match ProtocolHeader::parse(buffer) {
-            ParsedHeader::More(_) => return false,
-            ParsedHeader::Header(header) if header.is_spoken() => {
-                drop(buffer.split_to(ProtocolHeader::BYTES));
-                handlers::start(&mut self.connection);
-                self.phase = Phase::Handshake { until, due: Handshake::Start };
-            }
-            ParsedHeader::Header(_) | ParsedHeader::Foreign => {
-                self.connection.out.raw(&ProtocolHeader::AMQP_0_9_1.to_bytes());
-                self.end = Some(CloseReason::Foreign);
-            }
-        }
-        true
-    }
-
-    /// Takes the whole frames of `buffer`; during the handshake one, because what follows may have other limits.
-    fn take_frames(&mut self, buffer: &mut BytesMut) {
-        let mut total = 0;
-        loop {
-            match parse_frame(&buffer[total..], self.connection.limits.frame_max) {
-                Ok(Parsed::Frame(frame)) => total += frame.bytes(),
-                Ok(Parsed::More(_)) => break,
-                // It is told of when the frames before it have been looked at.
-                Err(_) if total > 0 => break,
-                Err(error) => {
-                    buffer.clear();
-                    return self.refuse_frame(error.into());
-                }
-            }
-            if self.phase != Phase::Running {
-                break;
-            }
-        }
-        if total > 0 {
-            self.input = buffer.split_to(total).freeze();
-            self.connection.gateway.metrics.received_bytes.inc_by(total as u64);
-            self.connection.received(total);
-        }
-    }
-
-    /// A frame that cannot be taken apart: nothing after it can.
-    fn refuse_frame(&mut self, failure: Failure) {
-        match self.phase {
-            Phase::Running => {
-                self.connection.flush();
-                self.close_connection(&failure);
-                self.end = Some(CloseReason::Error(failure.text));
-            }
-            Phase::Closing { .. } => self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason))),
-            Phase::Protocol { .. } | Phase::Handshake { .. } | Phase::Ended => self.end = Some(CloseReason::Handshake(failure.text)),
         }
     }
 

@@ -45,6 +45,13 @@ impl Unacked {
         self.open += 1;
     }
 
+    /// Frees memory that is only kept for what comes next.
+    pub fn rest(&mut self) {
+        if self.entries.is_empty() {
+            self.entries = VecDeque::new();
+        }
+    }
+
     fn find(&self, tag: u64) -> Option<usize> {
         let first = self.entries.front()?.tag;
         let guess = usize::try_from(tag.checked_sub(first)?).ok()?;

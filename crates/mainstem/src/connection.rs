@@ -105,7 +105,7 @@ pub enum HangUp {
 
 /// Serves a connection to its end.
 pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> End {
-    let mut input = Input::default();
+    let mut input = Input::new(&shard.shared.read_memory);
     let mut outgoing = Outgoing::new();
     let mut last_progress = Instant::now();
     let mut taken = Taken::default();
@@ -133,6 +133,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 taken.sent += sent as u64;
                 last_sent = Some(now);
                 idle.note_activity(now);
+                shard.note_use(connection, now);
                 input.note_sent(sent);
                 let took = shard.end_turn(&connection.standing, now);
                 if (sent >= SEND_TURN_BYTES || took >= TURN_TIME) && !outgoing.is_empty() {
@@ -207,6 +208,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         }
         let wanted = may_read && connection.session.borrow().wants_read();
         let memory = input.waits_for_memory(wanted, &connection.wake);
+        if memory {
+            connection.session.borrow_mut().note_unread(now);
+        }
         let state = match wanted {
             true if !memory => Reads::Yes,
             false if open && !may_read && connection.session.borrow().wants_read() => Reads::BehindAnswers,
@@ -223,6 +227,10 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             return End::Closed;
         }
         note_waits(connection, sends, memory, now);
+        input.give_way();
+        if connection.activity.take_rest() {
+            rest(connection, &mut input, &mut outgoing);
+        }
         idle.look_by(input.next_look(shard));
         let own = own_timeouts(holds, last.until()).chain((!reads).then(|| last_look + LOOK_AFTER));
         let wake_at = connection.session.borrow().next_timeout().into_iter().chain(own).min();
@@ -234,6 +242,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 let own = shard.turns.next(&connection.standing, ready).await;
                 let now = if own.is_some() { Instant::now() } else { ready };
                 idle.note_activity(now);
+                shard.note_use(connection, now);
                 let (end, delivered) = take_turn(shard, connection, stream, &mut input, now);
                 drop(own);
                 if !delivered && !input.drained {
@@ -252,6 +261,15 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             Happened::Alarm => if idle.is_over(is_busy(connection, sends, &input), Instant::now()) { return End::Idle },
         }
     }
+}
+
+/// Nothing was read or sent for a while: what was kept for the next request and answer is freed.
+fn rest(connection: &Connection, input: &mut Input, outgoing: &mut Outgoing) {
+    input.rest();
+    if outgoing.is_empty() {
+        *outgoing = Outgoing::new();
+    }
+    connection.session.borrow_mut().rest();
 }
 
 /// Is something under way, so that it is not idle?

@@ -13,6 +13,8 @@
 //! room. Requests without a grant wait in line ([`line`]) and are woken when it is their turn. A request that comes too slowly loses what was reserved
 //! ([`Frame::lapse`]); one that is in the way of others ends ([`Frame::is_in_the_way`]).
 //!
+//! What has come of requests that wait counts as well, so that connections beyond a number end instead of waiting ([`Frame::is_one_too_many`]).
+//!
 //! What a whole request of many items is decoded to counts as well, and is granted in the same line ([`room`]).
 
 mod line;
@@ -48,6 +50,10 @@ const LEFT_FREE: usize = 3;
 const SPANS_MAX: usize = 20;
 /// Who has a grant and sends less at once lets others go before, if some wait.
 const AT_ONCE: usize = 8 << 10;
+/// What has come of requests that wait may take this part of the bound beside it: beyond that none begins to wait …
+const WAITING_SHARE: usize = 2;
+/// … of an address that has more than this part.
+const WAITING_SHARE_OF_ADDRESS: usize = 64;
 /// Part of it that buffers which nobody uses may take beside it …
 const KEPT_SHARE: usize = 2;
 /// … and those of one class, none of which is longer: so many in any case.
@@ -119,6 +125,11 @@ impl FramePool {
         self.taken.load(Ordering::SeqCst)
     }
 
+    /// Is so much taken that requests are read with a grant only?
+    pub fn asks_for_grants(&self) -> bool {
+        self.taken() >= self.max_bytes / FREELY
+    }
+
     /// Is more taken than there is?
     pub fn is_over(&self) -> bool {
         self.taken() > self.max_bytes
@@ -154,7 +165,8 @@ impl FramePool {
         let class = class_of(bytes);
         let recycled = self.free.get(class).and_then(|free| free.lock().ok()?.pop());
         let kept = recycled.as_ref().map_or(0, Vec::capacity);
-        let memory = recycled.unwrap_or_else(|| Vec::with_capacity(class_bytes(class).min(FIRST_BYTES)));
+        let first = if self.asks_for_grants() { POOLED_FROM_BYTES } else { FIRST_BYTES };
+        let memory = recycled.unwrap_or_else(|| Vec::with_capacity(class_bytes(class).min(first)));
         Frame { memory, bytes, counted: 0, grant: None, granted_at: 0, waiter: None, kept, pool: Arc::clone(self), of: Arc::clone(of) }
     }
 
@@ -257,6 +269,13 @@ impl Frame {
         self.waiter.is_some()
     }
 
+    /// Does it wait although what has come of those that wait takes too much, and its address has a part in that?
+    pub fn is_one_too_many(&self) -> bool {
+        let max = self.pool.max_bytes;
+        let over = self.waits() && self.pool.taken() > max + max / WAITING_SHARE;
+        over && self.of.used.load(Ordering::Relaxed) > max / WAITING_SHARE_OF_ADDRESS
+    }
+
     /// Is it the one beyond the bound?
     pub fn is_beyond(&self) -> bool {
         self.grant == Some(Grant::Beyond)
@@ -266,7 +285,7 @@ impl Frame {
     pub fn may_read(&mut self, wake: &Arc<Notify>) -> bool {
         let granted = match &self.waiter {
             Some(waiter) => waiter.grant(),
-            None if self.grant.is_some() || self.pool.taken() < self.pool.max_bytes / FREELY => return true,
+            None if self.grant.is_some() || !self.pool.asks_for_grants() => return true,
             None => match self.pool.ask(&self.of, self.missing(), wake) {
                 Ok(grant) => Some(grant),
                 Err(waiter) => {
@@ -392,6 +411,24 @@ impl Frame {
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }
+
+    /// Whole, and no longer counted: what is made of it has memory of its own.
+    pub fn into_bytes(mut self) -> Bytes {
+        self.end_kept();
+        self.release().into()
+    }
+
+    /// Nothing of it counts any more.
+    fn release(&mut self) -> Vec<u8> {
+        self.rest();
+        let (memory, counted) = (std::mem::take(&mut self.memory), std::mem::take(&mut self.counted));
+        self.pool.give_back(&self.of, counted);
+        if self.grant.take() == Some(Grant::Beyond) {
+            self.pool.beyond.fetch_sub(memory.len() - counted, Ordering::Relaxed);
+            self.pool.end_beyond();
+        }
+        memory
+    }
 }
 
 impl AsRef<[u8]> for Frame {
@@ -402,14 +439,8 @@ impl AsRef<[u8]> for Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        self.rest();
-        let beyond = self.memory.len() - self.counted;
-        self.pool.keep(std::mem::take(&mut self.memory), self.kept > 0);
-        self.pool.give_back(&self.of, self.counted);
-        if self.grant == Some(Grant::Beyond) {
-            self.pool.beyond.fetch_sub(beyond, Ordering::Relaxed);
-            self.pool.end_beyond();
-        }
+        let memory = self.release();
+        self.pool.keep(memory, self.kept > 0);
     }
 }
 

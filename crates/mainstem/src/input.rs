@@ -11,15 +11,10 @@ use crate::connection::End;
 use crate::frames::{AddressUse, Frame, Held, POOLED_FROM_BYTES, RoomRequest};
 use crate::pace::{Pace, Span};
 use crate::protocol::Session;
+use crate::read_room::{READ_BYTES, ReadMemory, ReadRoom};
 use crate::shard::{Connection, Shard};
 use crate::stream::Stream;
 
-/// Small requests are read into a buffer that has this room at most …
-const READ_BYTES: usize = 64 << 10;
-/// … and this to begin with, and while it is not known who sends them.
-const READ_BYTES_LEAST: usize = 4 << 10;
-/// What is read at once grows by this factor when a read fills its room, and shrinks by it when reads leave most of it empty.
-const READ_FACTOR: usize = 4;
 /// Bytes of the largest segment of TCP, that of the loopback device.
 const SEGMENT_BYTES_MAX: usize = 64 << 10;
 /// A small request that is not whole counts with its bytes from so many on.
@@ -57,39 +52,7 @@ pub enum Reads {
     No,
 }
 
-/// How much room small requests are read into: a connection that sends little is to hold little.
-struct ReadRoom {
-    bytes: usize,
-    /// The last read would have fitted into a smaller one.
-    little: bool,
-}
-
-impl Default for ReadRoom {
-    fn default() -> Self {
-        Self { bytes: READ_BYTES_LEAST, little: false }
-    }
-}
-
-impl ReadRoom {
-    /// Room to have before a read.
-    fn bytes(&self, is_stranger: bool) -> usize {
-        if is_stranger { READ_BYTES_LEAST } else { self.bytes }
-    }
-
-    /// A read gave `got` bytes and had room for `room`. Two in a row have to be small before there is less: requests come in twos.
-    fn note(&mut self, got: usize, room: usize) {
-        let little = got < self.bytes / READ_FACTOR;
-        if got == room {
-            self.bytes = (self.bytes * READ_FACTOR).min(READ_BYTES);
-        } else if little && self.little {
-            self.bytes = (self.bytes / READ_FACTOR).max(READ_BYTES_LEAST);
-        }
-        self.little = little && !self.little;
-    }
-}
-
 /// What has come.
-#[derive(Default)]
 pub struct Input {
     buffer: BytesMut,
     room_for_reads: ReadRoom,
@@ -113,6 +76,39 @@ pub struct Input {
 }
 
 impl Input {
+    /// Nothing has come yet. `memory`: for buffers.
+    pub fn new(memory: &Arc<ReadMemory>) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            room_for_reads: ReadRoom::new(memory),
+            reading: Reading::Small,
+            drained: false,
+            interrupted: false,
+            pace: None,
+            behind_answers: false,
+            answers_taken: 0,
+            held: None,
+            beyond: false,
+            room: None,
+        }
+    }
+
+    /// Before its connection waits: frees the buffer if nothing is in it and others need the memory, or it is larger than what comes.
+    pub fn give_way(&mut self) {
+        if self.buffer.is_empty() && self.room_for_reads.is_to_be_freed() {
+            self.buffer = BytesMut::new();
+            self.room_for_reads.note_freed();
+        }
+    }
+
+    /// Nothing has come for a while: frees the buffer if nothing is in it.
+    pub fn rest(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+            self.room_for_reads.start_anew();
+        }
+    }
+
     /// Has a part of a frame come, whose rest the peer may hold back until that part is acknowledged? Nagle's algorithm holds back less than
     /// a segment only; acknowledging each part of a large frame would cost a wake-up of the peer a part.
     pub fn waits_for_a_rest(&self) -> bool {
@@ -130,6 +126,18 @@ impl Input {
     /// Is a part of a request there?
     pub fn is_unfinished(&self) -> bool {
         self.pace.is_some()
+    }
+
+    /// Is a large frame whole?
+    fn is_whole(&self) -> bool {
+        matches!(&self.reading, Reading::Large(frame) if frame.missing() == 0)
+    }
+
+    fn take_whole(&mut self) -> Bytes {
+        match std::mem::take(&mut self.reading) {
+            Reading::Large(frame) => frame.into_bytes(),
+            Reading::Small => Bytes::new(),
+        }
     }
 
     fn arrived(&self) -> usize {
@@ -170,6 +178,9 @@ impl Input {
         // A small one that is there may be whole, and waits in the buffer.
         self.behind_answers = reads == Reads::BehindAnswers && matches!(&self.reading, Reading::Large(frame) if frame.missing() > 0);
         let progress = self.progress();
+        if matches!(&self.reading, Reading::Large(frame) if frame.is_one_too_many()) {
+            return Some(Late { arrived, needed: true });
+        }
         let pace = self.pace.as_mut()?;
         pace.set_read(reads == Reads::Yes || self.behind_answers, now);
         if pace.is_over(progress, shard.shared.times.pace, now) {
@@ -223,7 +234,9 @@ pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &
                 frame.fill(|memory, room| stream.try_read(memory, room))
             }
             Reading::Small => {
-                input.buffer.reserve(input.room_for_reads.bytes(connection.place.is_stranger()));
+                // Where memory for what has begun is scarce, little more of it is read before there is some.
+                let little = connection.place.is_stranger() || shard.shared.frames.asks_for_grants();
+                input.buffer.reserve(input.room_for_reads.bytes(little));
                 let room = input.buffer.capacity() - input.buffer.len();
                 let got = stream.try_read_buf(&mut input.buffer);
                 if let Ok(got) = got {
@@ -239,7 +252,12 @@ pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &
         }
         match got {
             Ok(0) => return Some(End::Ended),
-            Ok(got) => turn += got,
+            Ok(got) => {
+                turn += got;
+                if matches!(input.reading, Reading::Large(_)) {
+                    connection.session.borrow_mut().note_life(started);
+                }
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 input.drained = true;
                 if let Reading::Large(frame) = &mut input.reading {
@@ -268,9 +286,17 @@ pub fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now
     input.interrupted = false;
     let end = match &mut *session {
         Session::Amqp(session) => {
-            let before = input.buffer.len();
-            let refused = session.handle_bytes(&mut input.buffer, now.unwrap_or_else(Instant::now)).err();
+            let (before, now) = (input.buffer.len(), now.unwrap_or_else(Instant::now));
+            let mut refused = session.handle_bytes(&mut input.buffer, now).err();
             taken = input.buffer.len() < before;
+            if refused.is_none() && input.is_whole() && session.takes_frame() {
+                taken = true;
+                session.take_frame(input.take_whole());
+                refused = session.handle_bytes(&mut input.buffer, now).err();
+            }
+            if refused.is_none() && input.buffer.len() >= HELD_FROM_BYTES && shard.shared.frames.asks_for_grants() {
+                begin_amqp_frame(shard, connection, session, input);
+            }
             input.interrupted = session.pauses();
             refused.map(|reason| End::Refused(reason.into()))
         }
@@ -320,6 +346,16 @@ pub fn make_room(shard: &Shard, connection: &Connection, input: &mut Input, ends
     outcome.map(|()| true).map_err(|reason| End::Refused(reason.into()))
 }
 
+/// Has the rest of a large frame read when there is memory for it. While there is plenty, frames are read as they come, several at once.
+fn begin_amqp_frame(shard: &Shard, connection: &Connection, session: &amqp_gateway::Session, input: &mut Input) {
+    let Some(bytes) = session.begun_frame_bytes(&input.buffer).filter(|bytes| *bytes >= POOLED_FROM_BYTES) else { return };
+    let mut frame = shard.shared.frames.begin(bytes, connection.place.requests());
+    frame.take(&mut input.buffer);
+    (input.reading, input.held) = (Reading::Large(frame), None);
+    input.buffer = BytesMut::new();
+    input.room_for_reads.note_freed();
+}
+
 fn next_frame(shard: &Shard, connection: &Connection, session: &kafka_gateway::Session, input: &mut Input) -> Result<Option<Bytes>, kafka_gateway::CloseReason> {
     match std::mem::take(&mut input.reading) {
         Reading::Large(frame) if frame.missing() == 0 => {
@@ -347,28 +383,5 @@ fn next_frame(shard: &Shard, connection: &Connection, session: &kafka_gateway::S
             }
             Ok(None)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn room_for_reads_follows_what_comes() {
-        let mut room = ReadRoom::default();
-        let mut sizes = |reads: &[(usize, usize)]| {
-            for &(got, of) in reads {
-                room.note(got, of);
-            }
-            (room.bytes(false), room.bytes(true))
-        };
-        assert_eq!(sizes(&[]), (4 << 10, 4 << 10), "nothing has come");
-        assert_eq!(sizes(&[(100, 4 << 10), (4000, 4 << 10)]), (4 << 10, 4 << 10), "it fits");
-        assert_eq!(sizes(&[(4 << 10, 4 << 10)]), (16 << 10, 4 << 10), "a read that fills its room: there may be more; never before a login");
-        assert_eq!(sizes(&[(16 << 10, 16 << 10), (64 << 10, 64 << 10)]), (64 << 10, 4 << 10), "to a bound");
-        assert_eq!(sizes(&[(100, 64 << 10), (40 << 10, 64 << 10), (100, 64 << 10)]), (64 << 10, 4 << 10), "one small read says nothing");
-        assert_eq!(sizes(&[(100, 64 << 10)]), (16 << 10, 4 << 10), "two in a row do");
-        assert_eq!(sizes(&[(100, 64 << 10), (100, 16 << 10)]), (4 << 10, 4 << 10));
     }
 }

@@ -196,6 +196,20 @@ impl Session {
         each!(self, session => session.handle_space());
     }
 
+    /// The rest of a request is not read for want of memory.
+    pub fn note_unread(&mut self, now: Instant) {
+        if let Self::Amqp(session) = self {
+            session.note_unread(now);
+        }
+    }
+
+    /// A part of a large frame has come.
+    pub fn note_life(&mut self, now: Instant) {
+        if let Self::Amqp(session) = self {
+            session.note_life(now);
+        }
+    }
+
     /// When it is to be woken without any event.
     pub fn next_timeout(&self) -> Option<Instant> {
         each!(self, session => session.next_timeout())
@@ -235,6 +249,11 @@ impl Session {
             }
             Self::Amqp(session) => if session.finish(now) { Rest::Publishes } else { Rest::Nothing },
         }
+    }
+
+    /// Nothing was read or sent for a while: memory that is only kept for what comes next is freed.
+    pub fn rest(&mut self) {
+        each!(self, session => session.rest());
     }
 
     /// The connection is gone.

@@ -35,6 +35,7 @@ use crate::otlp::{self, Exporter, Exports};
 use crate::output;
 use crate::placement::Placement;
 use crate::protocol::Protocol;
+use crate::read_room::ReadMemory;
 use crate::reload::Reload;
 use crate::service::ServiceManager;
 use crate::shard::{self, Arrival, ShardHandle, Shared, Times};
@@ -106,6 +107,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     gateway.bound_items(config.memory.bytes() as usize);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
+    let read_memory = ReadMemory::new((config.memory.bytes() / 32) as usize);
     broker.waits().set_request_memory(frames.share());
     let amqp = open_amqp(&broker, amqp_metrics, config.memory.bytes() as usize);
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), amqp: amqp.clone(), budget: config.memory, tls: tls.clone() });
@@ -116,7 +118,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     operated.attach(Arc::new(orders.operator(backups, Arc::clone(&reload))));
     bound_memory(&broker, config.memory.bytes() as usize);
     take_definitions(&config, &broker)?;
-    let shared = Arc::new(Shared { gateway, amqp, frames, blocked, closed, times: Times::of(&config.settings) });
+    let shared = Arc::new(Shared { gateway, amqp, frames, read_memory, blocked, closed, times: Times::of(&config.settings) });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     measurements.count_connections(shards.iter().map(|shard| Arc::clone(&shard.connections)).collect());
     let stop = Arc::new(AtomicBool::new(false));

@@ -26,6 +26,8 @@ use crate::frames::FramePool;
 use crate::input::Late;
 use crate::pace::PaceRules;
 use crate::protocol::{Protocol, Session};
+use crate::read_room::ReadMemory;
+use crate::resting::{Activity, Resting};
 use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::turns::{Standing, Turns};
@@ -60,6 +62,8 @@ pub struct Shared {
     pub amqp: Arc<amqp_gateway::Gateway>,
     /// Memory for requests.
     pub frames: Arc<FramePool>,
+    /// … and for the buffers that small ones are read into.
+    pub read_memory: Arc<ReadMemory>,
     /// Counts turns that took too long.
     pub blocked: Counter,
     /// … and connections that were closed.
@@ -117,6 +121,9 @@ pub struct Connection {
     pub waits: Arc<Waits>,
     /// Among those that share the thread.
     pub standing: Standing,
+    id: ConnectionId,
+    /// Whether it has rested.
+    pub activity: Activity,
     /// Its own task is at work on it, and looks at the session when it is done.
     served: Cell<bool>,
 }
@@ -153,6 +160,7 @@ pub struct Shard {
     bell: Arc<Notify>,
     /// Who is served next.
     pub turns: Turns,
+    resting: Resting,
     busy: Arc<AtomicU64>,
     count: Arc<AtomicUsize>,
     id: ShardId,
@@ -208,6 +216,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
             late_wakes: RefCell::default(),
             bell: Arc::clone(&bell),
             turns: Turns::default(),
+            resting: Resting::default(),
             busy: busy_here,
             count,
             id,
@@ -217,6 +226,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
         });
         let local = tokio::task::LocalSet::new();
         local.spawn_local(Rc::clone(&shard).deliver_mail(bell));
+        local.spawn_local(Rc::clone(&shard).have_rest());
         local.block_on(&runtime, shard.run(incoming, drained));
     })?;
     Ok(ShardHandle { arrivals, connections, busy, drain, thread })
@@ -274,7 +284,8 @@ impl Shard {
         let waits = Arc::clone(session.waits());
         let (session, served) = (RefCell::new(session), Cell::new(false));
         let standing = self.turns.stand(arrival.place.address());
-        let connection = Rc::new(Connection { session, wake: Arc::default(), place: arrival.place, waits, standing, served });
+        let (wake, id, activity) = (Arc::default(), arrival.id, Activity::default());
+        let connection = Rc::new(Connection { session, wake, place: arrival.place, waits, standing, id, activity, served });
         self.connections.borrow_mut().insert(arrival.id, Rc::clone(&connection));
         tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, (stream, arrival.tls, asks)));
     }
@@ -371,6 +382,23 @@ impl Shard {
         self.unserved.set(self.unserved.get() - 1);
         self.shared.gateway.broker().waits().add_handshake(self.id, spent);
         outcome
+    }
+
+    /// Has connections that have rested give back what they hold for the next request.
+    async fn have_rest(self: Rc<Self>) {
+        loop {
+            self.resting.next().await;
+            let now = Instant::now();
+            let find = |id| self.connections.borrow().get(&id).map(Rc::clone);
+            while self.resting.look(now, find, |connection| &connection.activity, |connection| connection.wake.notify_one()) {
+                self.turns.pause().await;
+            }
+        }
+    }
+
+    /// Something was read or sent.
+    pub fn note_use(&self, connection: &Connection, now: Instant) {
+        self.resting.note_use(connection.id, &connection.activity, now);
     }
 
     async fn deliver_mail(self: Rc<Self>, bell: Arc<Notify>) {

@@ -211,10 +211,9 @@ impl Stream {
 
     /// Reads and drops what comes until there is no more, or more than so much.
     async fn discard(&self, mut room: usize) {
-        let mut scratch = Vec::new();
         while self.ready(Interest::READABLE).await.is_ok() {
-            scratch.clear();
-            scratch.reserve(DISCARDED_BYTES);
+            // Nothing is kept while it waits: there may be thousands that were ended together.
+            let mut scratch = Vec::with_capacity(DISCARDED_BYTES);
             match self.try_read(&mut scratch, DISCARDED_BYTES) {
                 Ok(0) => return,
                 Ok(got) if got > room => return,

@@ -327,3 +327,28 @@ fn whole_requests_that_all_need_more_than_there_is_get_it_one_after_the_other() 
     }
     assert!(is_empty(&pool, &many) && is_empty(&pool, &other));
 }
+
+#[test]
+fn of_an_address_that_has_much_so_many_wait_and_no_more() {
+    let (pool, of, other) = (FramePool::new(16 * MIB), Arc::default(), Arc::default());
+    let begin = |of: &Arc<AddressUse>| {
+        let mut frame = pool.begin(MIB, of);
+        frame.take(&mut BytesMut::zeroed(8 * KIB));
+        let waits = !may_read(&mut frame);
+        (frame, waits)
+    };
+    let mut waiting = Vec::new();
+    let first = loop {
+        let (frame, waits) = begin(&of);
+        if frame.is_one_too_many() {
+            break frame;
+        }
+        waiting.push((frame, waits));
+    };
+    assert_eq!((pool.taken() - 8 * KIB).div_ceil(MIB), 24, "half as much as there is waits");
+    drop(first);
+    let (frame, waits) = begin(&other);
+    assert!(waits && !frame.is_one_too_many(), "who has little may wait");
+    drop((frame, waiting));
+    assert!(!begin(&of).1 && pool.line.lock().is_at_rest());
+}
