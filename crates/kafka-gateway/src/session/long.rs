@@ -35,7 +35,7 @@ impl Context<'_> {
 
     /// The same of what describes these groups: a short name may stand for hundreds of members with thousands of topics each.
     pub(crate) fn describes_long(&self, groups: &[Str]) -> bool {
-        self.gone.is_none() && self.is_long(self.gateway.broker.groups().weight_of(groups.iter().map(|name| &**name)) / THING_BYTES)
+        self.gone.is_none() && self.gateway.broker.groups().weight_of(groups.iter().map(|name| &**name)) / THING_BYTES > FROM_THINGS
     }
 }
 
