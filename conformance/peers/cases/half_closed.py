@@ -5,7 +5,7 @@ import struct
 import time
 
 from batch import batch
-from client import Closed, produce
+from client import Closed, join, produce
 from . import case
 
 
@@ -85,3 +85,29 @@ def half_closed_within_a_request(t):
     t.connection.raw(struct.pack(">i", 100) + b"\0\x12\0\0")
     end_of_requests(t)
     answered(t, 1)
+
+
+@case
+def half_closed_behind_a_fetch_that_waits_longer(t):
+    topic = t.topic()
+    partitions = [{"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
+    t.connection.request("Fetch", 11, {"replica_id": -1, "max_wait_ms": 11_000, "min_bytes": 1, "max_bytes": 1 << 20,
+                                       "topics": [{"topic": topic, "partitions": partitions}]})
+    t.connection.request("ApiVersions", 0, {})
+    end_of_requests(t)
+    answered(t, 2)
+
+
+@case
+def half_closed_behind_a_join_that_waits(t):
+    group = t.group()
+    member, _ = t.member(group)
+    second = t.quiet_here("JoinGroup", 6, join(group))["member_id"]
+    t.connection.request("JoinGroup", 6, join(group, second))
+    end_of_requests(t)
+    time.sleep(0.5)
+    # The other member joins again, and so the second one is answered.
+    again = t.begin("JoinGroup", 6, join(group, member))
+    t.note(error_code=t.connection.response("JoinGroup", 6)["error_code"])
+    answered(t, 0)
+    again[0].close()

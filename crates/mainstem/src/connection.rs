@@ -14,10 +14,11 @@ use crate::idle::Idle;
 use crate::input::{Input, Late, Reads, frames, make_room, receive};
 use crate::protocol::{Refusal, Rest};
 use crate::shard::{Connection, Outgoing, Shard};
-use crate::stream::Stream;
+use crate::stream::{Peer, Stream};
 use crate::turns::TURN_TIME;
 
-/// After a request that ends the connection, or the end of what its client sends, what was asked before may be answered for this long.
+/// After a request that ends the connection what was asked before may be answered for this long. What an AMQP client has published before it closed its
+/// side may wait for the journals for as long.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// What was sent within this time may still be on its way to the client.
 const JUST_SENT: Duration = Duration::from_secs(1);
@@ -29,7 +30,7 @@ const STALLED_AFTER_SCARCE: Duration = Duration::from_secs(1);
 const STALLED_AFTER_FULL: Duration = Duration::from_millis(200);
 /// Who takes so much meanwhile is slow, and has not stalled.
 const TAKEN_LEAST: u64 = 64 << 10;
-/// Whether a peer is still there is looked at so often while nothing of it is read.
+/// Whether a client is still there is looked at so often while nothing of it is read.
 const LOOK_AFTER: Duration = Duration::from_secs(10);
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
@@ -42,7 +43,7 @@ const OUTGOING_BYTES_MAX: usize = 64 << 10;
 
 /// How a connection ended.
 pub enum End {
-    /// The client went, or the network did.
+    /// The client went, or the network did: it reads no more.
     Closed,
     /// The client says that no more comes. It may have gone, or still read the answers to what it has asked.
     Ended,
@@ -129,7 +130,6 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             Ok(0) => {}
             Ok(sent) => {
                 last_progress = now;
-                last.note_sent(now);
                 taken.sent += sent as u64;
                 last_sent = Some(now);
                 idle.note_activity(now);
@@ -143,7 +143,10 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                     continue;
                 }
             }
-            Err(_) => return End::Closed,
+            Err(_) => {
+                let Some(end) = last.postpone(End::Closed, connection, false) else { continue };
+                return end;
+            }
         }
         drop(sending);
         // Requests of a few bytes, each answered and sent before the next one is looked at, are not read for a long time.
@@ -186,7 +189,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             own.take();
         }
         if let Some(end) = met {
-            let Some(end) = last.postpone(end, shard, connection, sends) else { continue };
+            let Some(end) = last.postpone(end, connection, sends) else { continue };
             return end;
         }
         // The node may be stopping: what has come is answered.
@@ -197,7 +200,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 continue;
             }
             Err(end) => {
-                let Some(end) = last.postpone(end, shard, connection, sends) else { continue };
+                let Some(end) = last.postpone(end, connection, sends) else { continue };
                 return end;
             }
         }
@@ -223,8 +226,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             continue;
         }
         let reads = wanted && !memory;
-        if is_gone(stream, reads, &mut last_look, now) {
-            return End::Closed;
+        if let Some(end) = judge_unread(shard, (connection, stream), reads, (&mut last_look, &idle), now) {
+            return end;
         }
         note_waits(connection, sends, memory, now);
         input.give_way();
@@ -248,7 +251,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 if !delivered && !input.drained {
                     shard.turns.pause().await;
                 }
-                if let Some(end) = end.and_then(|end| last.postpone(end, shard, connection, sends)) { return end }
+                if let Some(end) = end.and_then(|end| last.postpone(end, connection, sends)) { return end }
                 turn_ends = delivered && !input.drained || input.interrupted;
                 // Who always sends something is looked at, too.
                 if wake_at.is_some_and(|at| at <= now) {
@@ -314,13 +317,21 @@ fn note_waits(connection: &Connection, sends: bool, no_memory: bool, now: Instan
     connection.waits.enter(if own == 0 { causes } else { own | causes & !Cause::Client.bit() }, now);
 }
 
-/// Has the peer gone, of which nothing is read now? Looked at now and then; `last`: when, or when something was read.
-fn is_gone(stream: &Stream, reads: bool, last: &mut Instant, now: Instant) -> bool {
-    let looks = !reads && now.saturating_duration_since(*last) >= LOOK_AFTER;
+/// Looks now and then at a client of which nothing is read (`reads`); `last_look`: when, or when something was read.
+///
+/// One that has closed its side is answered as before: it may read. It has gone when the system says that it takes no more, which is found by a write or by
+/// keep-alive: what it waits for is dropped. What it had sent that needs no answer is there still, and is read when its time has come, unless nothing is
+/// read or taken for `connections.max.idle.ms`.
+fn judge_unread(shard: &Shard, (connection, stream): (&Connection, &Stream), reads: bool, (last_look, idle): (&mut Instant, &Idle), now: Instant) -> Option<End> {
+    let looks = !reads && now.saturating_duration_since(*last_look) >= LOOK_AFTER;
     if reads || looks {
-        *last = now;
+        *last_look = now;
     }
-    looks && stream.is_gone()
+    match looks.then(|| stream.peer())? {
+        Peer::Gone if connection.session.borrow().awaits_answer() => Some(End::Closed),
+        Peer::Gone | Peer::SendsNoMore => shard.shared.times.idle_max.is_some_and(|max| idle.quiet(now) >= max).then_some(End::Idle),
+        Peer::There => None,
+    }
 }
 
 /// Is there nothing more to be done? `answered`: everything is, and when something was sent last.
@@ -328,7 +339,7 @@ fn is_over(shard: &Shard, connection: &Connection, last: &mut Last, answered: Op
     if connection.session.borrow().is_broken() {
         return Some(End::Broken);
     }
-    if let Some((end, _)) = last.end.take_if(|(_, until)| answered.is_some() || Instant::now() >= *until) {
+    if let Some((end, _)) = last.end.take_if(|(_, until)| answered.is_some() || until.is_some_and(|until| Instant::now() >= until)) {
         return Some(end);
     }
     let last_sent = answered.filter(|_| shard.draining.get())?;
@@ -343,10 +354,10 @@ fn judge_login(shard: &Shard, connection: &Connection, last: &mut Last, now: Ins
             shard.turns.known(&connection.standing, name, connection.place.address());
         }
     }
-    // Taken in any case: until it is, the session asks to be looked at again at once.
+    // Taken in any case: until it is, the session asks to be looked at again at once. A client that sends no more, and reads, is refused like others.
     let refusal = connection.session.borrow_mut().take_refusal(now);
-    if last.is_open() && let Some(reason) = refusal {
-        last.end = Some((End::Refused(reason), now + LAST_ANSWERS));
+    if let Some(reason) = refusal.filter(|_| !matches!(last.end, Some((End::Refused(_), _)))) {
+        last.end = Some((End::Refused(reason), Some(now + LAST_ANSWERS)));
     }
 }
 
@@ -395,9 +406,9 @@ async fn sleep_until(at: Option<Instant>) {
 
 /// When a connection is to be looked at again whatever its session wants: the client may have stalled, the time for the answers
 /// before a refusal may be over.
-fn own_timeouts(holds: bool, refused_until: Option<Instant>) -> impl Iterator<Item = Instant> {
+fn own_timeouts(holds: bool, ends_at: Option<Instant>) -> impl Iterator<Item = Instant> {
     let stalls = holds.then(|| Instant::now() + STALLED_AFTER_FULL);
-    [stalls, refused_until].into_iter().flatten()
+    [stalls, ends_at].into_iter().flatten()
 }
 
 /// How long a client may read nothing while answers wait for it.
@@ -427,8 +438,8 @@ fn waiting_bytes(outgoing: &Outgoing) -> usize {
 /// What a connection still does when nothing more of it is read.
 #[derive(Default)]
 struct Last {
-    /// How it ends then, and when at the latest.
-    end: Option<(End, Instant)>,
+    /// How it ends then, and when at the latest; `None`: when all is answered, as long as its client takes the answers.
+    end: Option<(End, Option<Instant>)>,
     /// Nothing more is said to the client.
     unheard: bool,
 }
@@ -440,30 +451,26 @@ impl Last {
     }
 
     fn until(&self) -> Option<Instant> {
-        self.end.as_ref().map(|(_, until)| *until)
+        self.end.as_ref().and_then(|(_, until)| *until)
     }
 
     /// Keeps an end until what was asked before is done; any other end is at once. `sends`: answers wait for the socket.
-    fn postpone(&mut self, end: End, shard: &Shard, connection: &Connection, sends: bool) -> Option<End> {
+    fn postpone(&mut self, end: End, connection: &Connection, sends: bool) -> Option<End> {
         let now = Instant::now();
-        let rest = match &end {
-            End::Refused(_) => Rest::Answers,
-            End::Ended => connection.session.borrow_mut().finish(&mut shard.context.borrow_mut(), sends, now),
-            _ => Rest::Nothing,
+        let (rest, until) = match &end {
+            End::Refused(_) => (Rest::Answers, Some(now + LAST_ANSWERS)),
+            End::Ended | End::Closed => match connection.session.borrow_mut().finish(matches!(end, End::Ended), sends, now) {
+                Rest::Publishes => (Rest::Publishes, Some(now + LAST_ANSWERS)),
+                rest => (rest, None),
+            },
+            _ => (Rest::Nothing, None),
         };
         if rest == Rest::Nothing {
             return Some(end);
         }
         self.unheard = rest == Rest::Publishes;
-        self.end = Some((end, now + LAST_ANSWERS));
+        self.end = Some((end, until));
         None
-    }
-
-    /// Who has said that no more comes and takes the answers has time for all of them.
-    fn note_sent(&mut self, now: Instant) {
-        if let Some((End::Ended, until)) = &mut self.end {
-            *until = now + LAST_ANSWERS;
-        }
     }
 
     fn send(&self, stream: &Stream, outgoing: &mut Outgoing, now: Instant) -> std::io::Result<usize> {

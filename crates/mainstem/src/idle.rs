@@ -12,6 +12,8 @@ pub struct Idle {
     /// `None`: it may be idle for ever.
     max: Option<Duration>,
     active: Instant,
+    /// When something was sent or received last.
+    moved: Instant,
     /// When it goes off; `None`: not.
     at: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
@@ -20,7 +22,7 @@ pub struct Idle {
 impl Idle {
     /// A fresh connection. `max`: `None` for ever.
     pub fn new(max: Option<Duration>, now: Instant) -> Self {
-        let mut idle = Self { max: max.filter(|max| now.checked_add(*max).is_some()), active: now, at: None, alarm: None };
+        let mut idle = Self { max: max.filter(|max| now.checked_add(*max).is_some()), active: now, moved: now, at: None, alarm: None };
         idle.set(idle.max.map(|max| now + max));
         idle
     }
@@ -36,7 +38,12 @@ impl Idle {
 
     /// Something was sent or received.
     pub fn note_activity(&mut self, now: Instant) {
-        self.active = now;
+        (self.active, self.moved) = (now, now);
+    }
+
+    /// For how long has nothing been sent or received, whatever is under way?
+    pub fn quiet(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.moved)
     }
 
     /// It is to be looked at by then. If that is no longer so when the alarm goes off, nothing happens.

@@ -222,6 +222,12 @@ impl Input {
 /// Reads what is there, up to a turn's worth, and handles the frames in it. `started`: now.
 pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, started: Instant) -> Option<End> {
     connection.waits.enter(0, started);
+    let end = receive_turn(shard, connection, stream, input, started);
+    shard.end_turn(&connection.standing, started);
+    end
+}
+
+fn receive_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, started: Instant) -> Option<End> {
     let (mut turn, mut first) = (0, Some(started));
     while turn < TURN_BYTES {
         input.drained = false;
@@ -275,7 +281,6 @@ pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &
             break;
         }
     }
-    shard.end_turn(&connection.standing, started);
     None
 }
 

@@ -238,15 +238,18 @@ impl Session {
         }
     }
 
+    /// Does the client wait for an answer, so that nothing that it has sent behind is carried out once it has gone? Kafka reads one request after the other
+    /// and ends a connection whose client does not take an answer. RabbitMQ carries out what it can read.
+    pub fn awaits_answer(&self) -> bool {
+        matches!(self, Self::Kafka(session) if !session.is_idle())
+    }
+
     /// The client sends no more, and may have gone: what is to be done of what it has sent. What a Kafka client has asked is answered, as by Kafka, which
-    /// reads one request after the other and finds the end behind the last; what waits for others to do something is answered at once. An AMQP client
-    /// hears no more, as from RabbitMQ, and what it has published is kept. `sends`: answers wait for the socket.
-    pub fn finish(&mut self, context: &mut ShardContext, sends: bool, now: Instant) -> Rest {
+    /// reads one request after the other and finds the end behind the last. An AMQP client hears no more, as from RabbitMQ, and what it has published is
+    /// kept. `reads`: it may read. `sends`: answers wait for the socket.
+    pub fn finish(&mut self, reads: bool, sends: bool, now: Instant) -> Rest {
         match self {
-            Self::Kafka(session) => {
-                session.drain(context, now);
-                if sends || !session.is_idle() { Rest::Answers } else { Rest::Nothing }
-            }
+            Self::Kafka(session) => if reads && (sends || !session.is_idle()) { Rest::Answers } else { Rest::Nothing },
             Self::Amqp(session) => if session.finish(now) { Rest::Publishes } else { Rest::Nothing },
         }
     }

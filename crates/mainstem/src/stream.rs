@@ -34,6 +34,17 @@ pub enum Stream {
     Tls(Box<TlsStream>),
 }
 
+/// The other side of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// It may send.
+    There,
+    /// It has closed its side, and may still read.
+    SendsNoMore,
+    /// It takes nothing more. What it had sent before can still be read.
+    Gone,
+}
+
 /// A socket and the state of TLS on it.
 pub struct TlsStream {
     tcp: TcpStream,
@@ -140,13 +151,16 @@ impl Stream {
         stream.tls.borrow().peer_certificates().and_then(|chain| chain.first()).map(|one| one.to_vec())
     }
 
-    /// Has the peer closed its side, or is it gone? For those who do not read, whom nobody tells.
-    pub fn is_gone(&self) -> bool {
-        let events = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    /// What the system knows of the peer, for those who do not read, whom nobody tells.
+    pub fn peer(&self) -> Peer {
         let mut asked = libc::pollfd { fd: self.tcp().as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
         // SAFETY: one entry, on an open descriptor, without waiting.
         let found = unsafe { libc::poll(&raw mut asked, 1, 0) };
-        found > 0 && asked.revents & events != 0
+        match if found > 0 { asked.revents } else { 0 } {
+            events if events & (libc::POLLHUP | libc::POLLERR) != 0 => Peer::Gone,
+            events if events & libc::POLLRDHUP != 0 => Peer::SendsNoMore,
+            _ => Peer::There,
+        }
     }
 
     /// Bytes that were sent and that the peer has not confirmed.

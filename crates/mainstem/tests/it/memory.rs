@@ -47,6 +47,10 @@ impl Client {
         self.socket.write_all(bytes).expect("it is taken");
     }
 
+    pub fn into_socket(self) -> TcpStream {
+        self.socket
+    }
+
     fn method(&mut self, channel: u16, method: &impl Encode) {
         let mut out = bytes::BytesMut::new();
         write_method(&mut out, channel, method);
@@ -95,7 +99,7 @@ pub fn publish(channel: u16, body_bytes: usize) -> bytes::BytesMut {
 }
 
 /// A metric without labels.
-fn metric(process: &Process, name: &str) -> usize {
+pub fn metric(process: &Process, name: &str) -> usize {
     let page = process.ask_admin("/metrics").expect("a page");
     let value = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
     value.unwrap_or_else(|| panic!("no {name}")) as usize
@@ -193,6 +197,27 @@ fn connections_that_rest_hold_no_buffers() {
     }
     assert!(grown <= 4 * MIB, "{} KiB more each", (grown / CONNECTIONS) >> 10);
     drop(idle);
+}
+
+/// Of large requests that have begun on many connections at once, so much is read as there is memory for.
+#[test]
+fn requests_that_have_begun_on_many_connections_stay_within_their_part_of_the_memory() {
+    const CONNECTIONS: usize = 800;
+    const SENT: usize = 60_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(folder.path(), &[]);
+    let before = process.resident();
+    let begun = [&900_000_u32.to_be_bytes()[..], &vec![0; SENT]].concat();
+    let connections: Vec<_> = (0..CONNECTIONS).map(|_| {
+        let mut socket = process.connect();
+        // Some are ended meanwhile.
+        let _ = socket.write_all(&begun);
+        socket
+    }).collect();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let grown = process.most_resident().saturating_sub(before);
+    assert!(grown < 64 * MIB, "{} MiB more", grown / MIB);
+    drop(connections);
 }
 
 /// Sends what the other side takes now of each; false when all of it was sent.
