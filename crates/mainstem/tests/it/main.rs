@@ -22,6 +22,7 @@ mod reference;
 mod rights;
 mod serve;
 mod service;
+mod shards;
 mod slow_clients;
 mod strangers;
 mod tls;

@@ -117,6 +117,15 @@ impl Process {
         kib.expect("a size") << 10
     }
 
+    /// What it has taken of the processors, with all its threads.
+    pub fn processor_time(&self) -> Duration {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // The clock of another process, as clock_getcpuclockid(3) makes it. SAFETY: it writes to where it is told.
+        let outcome = unsafe { libc::clock_gettime(!(self.id() as i32) << 3 | 2, &raw mut time) };
+        assert_eq!(outcome, 0, "it runs");
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
     /// A page of the administration; `None` when nobody listens.
     pub fn ask_admin(&self, path: &str) -> Option<String> {
         let mut socket = TcpStream::connect(self.admin).ok()?;
