@@ -130,8 +130,10 @@ impl Keeper {
         if archived == Offset::ZERO {
             return log.live_bytes();
         }
+        // What a client has deleted may still be known of segments that are gone.
+        let from = considered_from(log).1.max(archived);
         let mut bytes = log.inner().sealed_bytes;
-        self.visit_unsealed(log, archived, |run| {
+        self.visit_unsealed(log, from, |run| {
             bytes += u64::from(run.bytes);
             true
         });
