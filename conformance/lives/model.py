@@ -239,7 +239,8 @@ class Model:
             return
         newest = {item.key: name for name, item in queue.items.items() if item.state == READY}
         for record in self.topics[topic].logs[0]:
-            if record.state == READY:
+            # One whose answer has not come may be there, too.
+            if record.state in (READY, MAYBE):
                 newest[record.key] = record.name
         for name, item in queue.items.items():
             item.fading = newest.get(item.key, name) != name

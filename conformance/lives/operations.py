@@ -570,6 +570,7 @@ class Operations:
         partition = self.rng.randrange(len(one.logs))
         together, filled = self.rng.choice([1, count]), self.filled_with(one.name, count)
         added = self.records(one, partition, count, MAYBE)
+        self.model.fade(one.name)
         for at in range(0, count, together):
             part = added[at:at + together]
             try:
