@@ -44,6 +44,9 @@ const WINDOWS_A_SECOND: u64 = 10;
 /// Users share so much of a window, and connections as much: a half each.
 const SHARED: Duration = Duration::from_millis(50);
 
+/// A connection's time is counted in pieces of at least so much: a small request takes less.
+const CHARGED_FROM: Duration = Duration::from_micros(20);
+
 /// Whose work it is: a user from an address; without a name, all of an address of whom it is not known who they are.
 type Account = (Option<Box<str>>, IpAddr);
 
@@ -110,6 +113,8 @@ impl Sharers {
 
 /// A connection as one of those that share the thread.
 pub struct Standing {
+    /// What it has taken, too little to be counted by itself.
+    uncharged: Cell<Duration>,
     own: Share,
     user: RefCell<Rc<Share>>,
 }
@@ -151,7 +156,7 @@ impl Default for Turns {
 impl Turns {
     /// A connection from `address` of whom it is not known yet who it is.
     pub fn stand(&self, address: IpAddr) -> Standing {
-        Standing { own: Share::default(), user: RefCell::new(self.account((None, address))) }
+        Standing { uncharged: Cell::default(), own: Share::default(), user: RefCell::new(self.account((None, address))) }
     }
 
     /// It is this user's.
@@ -180,9 +185,10 @@ impl Turns {
         standing.user.borrow().recent(window) < self.users.even(window) || standing.own.recent(window) < self.connections.even(window)
     }
 
-    /// Waits in line for a turn, but for those that need not. Nothing that may take long is to be waited for while it is held.
+    /// Waits in line for a turn, but for those that need not; before there has been much work there is no line. Nothing that may take long is to be waited for while it is held.
     pub async fn next(&self, standing: &Standing, now: Instant) -> Turn<'_> {
-        if self.is_light(standing, now) {
+        let nobody_waits = self.waiting.get() == 0 && self.spent.get() < ROUND_TIME;
+        if nobody_waits || self.is_light(standing, now) {
             return None;
         }
         let waits = Waiting::new(&self.waiting);
@@ -224,6 +230,12 @@ impl Turns {
 
     /// The thread has worked for so long for a connection; at `now` it began or ended.
     pub fn charge(&self, standing: &Standing, time: Duration, now: Instant) {
+        let time = standing.uncharged.get() + time;
+        if time < CHARGED_FROM {
+            standing.uncharged.set(time);
+            return;
+        }
+        standing.uncharged.set(Duration::ZERO);
         let window = self.window(now);
         if standing.own.take(time, window) {
             self.connections.add(window);
@@ -299,6 +311,7 @@ mod tests {
                     let standing = heavy(&turns);
                     let _turn = turns.next(&standing, Instant::now()).await;
                     seen.borrow_mut().push(turns.length().as_micros());
+                    turns.spend(ROUND_TIME);
                     turns.pause().await;
                 });
             }
