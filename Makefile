@@ -56,9 +56,10 @@ test: test-rust test-sim test-clients test-peers test-console test-bench
 test-rust:
 	$(CARGO) test --workspace --exclude sim --exclude mainstem-bench --no-fail-fast
 
-# The journal on a simulated disk: random operations, faults and crashes; then defects that must be found.
+# The journal on a simulated disk: random operations, faults and crashes; then defects that must be found. Seeds 1670 and 1970 have found that retention by
+# size counted records that were deleted.
 test-sim:
-	$(SIM) --seeds 500
+	$(SIM) --seeds 500 --start 1500
 	$(SIM) --seeds 500 --planted all
 
 test-clients: build

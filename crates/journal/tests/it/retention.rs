@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use journal::disk::{IoMode, RealStorage, Storage, Submitter, submitter};
 use journal::{Append, AppendItem, Keeper, Log, Retention, Writer};
 use record::BatchHeader;
 use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId, Timestamp};
 
-use crate::node::{Node, Seen, batch, read_cold, small};
+use crate::node::{Seen, batch, read_cold, small};
 use crate::repair::flip;
 
 const VALUE_BYTES: usize = 900;
@@ -146,37 +146,6 @@ fn deleted_records_do_not_count_as_kept_ones() {
     let node = open(folder.path());
     let log = node.journal.create_log(LogId(1), Durability::Fsync);
     assert!(log.end().since(log.start()) * VALUE_BYTES as u64 >= 1_400_000);
-}
-
-/// Of a log of which a part is in the archive; the segments of what was deleted go at once after a start, while their runs are still known.
-#[test]
-fn deleted_records_of_segments_that_are_gone_do_not_count() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let archive = Arc::new(journal::MemoryArchive::default());
-    let config = || journal::JournalConfig { window_bytes: Some(8 << 20), object_bytes: 256 << 10, tail_bytes: 1 << 20, ..small() };
-    let node = Node::open_with(folder.path(), &archive, config()).expect("it opens");
-    let log = node.log(1);
-    let (mut kept, began) = (Offset(0), Instant::now());
-    while log.archived_until() == Offset(0) || log.end().since(kept) < 3000 {
-        assert!(began.elapsed() < Duration::from_secs(60), "a part is archived");
-        node.append_batch(&log, 50, VALUE_BYTES).expect("appended");
-        if log.archived_until() == Offset(0) {
-            kept = log.end();
-        }
-    }
-    drop(log);
-    node.close();
-    let node = Node::open_with(folder.path(), &archive, config()).expect("it opens");
-    let log = node.log(1);
-    let last = log.end().0 - 50;
-    node.trim(&log, last).expect("deleted");
-    log.set_retention(Retention { ms: None, bytes: Some(200_000) });
-    for _ in 0..40 {
-        node.journal.check_retention();
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(log.start(), Offset(last), "50 records of 900 bytes are less than 200,000 bytes");
-    node.close();
 }
 
 /// A log that has nothing in the oldest of the segments that are merged: the merged one takes that place, and the checkpoint of
