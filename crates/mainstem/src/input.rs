@@ -233,7 +233,8 @@ fn receive_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: 
         input.drained = false;
         let got = match &mut input.reading {
             Reading::Large(frame) => {
-                if !frame.may_read(&connection.wake) {
+                // One that is whole and not taken yet has no room: a read would look like the client's end.
+                if frame.missing() == 0 || !frame.may_read(&connection.wake) {
                     break;
                 }
                 // More of it arrives while it is read: it is looked for again.

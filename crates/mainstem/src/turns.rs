@@ -5,7 +5,7 @@
 //! the line, so that a newcomer waits for one turn of each of those before it, however much they have sent.
 //!
 //! Who has taken less than his share of the thread lately does not stand in line ([`Standing`]): what many ask of much is not waited for by who asks for little. Half of
-//! the thread is shared evenly by users (by addresses, of whom it is not known who they are), the other half by connections.
+//! the thread is shared evenly by users (before a login by addresses), the other half by connections.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -47,7 +47,7 @@ const SHARED: Duration = Duration::from_millis(50);
 /// A connection's time is counted in pieces of at least so much: a small request takes less.
 const CHARGED_FROM: Duration = Duration::from_micros(20);
 
-/// Whose work it is: a user from an address; without a name, all of an address of whom it is not known who they are.
+/// Whose work it is: a user from an address; without a name, all from an address that have not logged in.
 type Account = (Option<Box<str>>, IpAddr);
 
 /// What one of those that share has taken of the thread lately.
@@ -154,7 +154,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// A connection from `address` of whom it is not known yet who it is.
+    /// A connection from `address`, before a login.
     pub fn stand(&self, address: IpAddr) -> Standing {
         Standing { uncharged: Cell::default(), own: Share::default(), user: RefCell::new(self.account((None, address))) }
     }

@@ -14,14 +14,14 @@ impl Session {
     /// Bytes of the frame that `buffer` begins with, of which a part is there and everything before has been looked at.
     pub fn begun_frame_bytes(&self, buffer: &[u8]) -> Option<usize> {
         match parse_frame(buffer, self.connection.limits.frame_max) {
-            Ok(Parsed::More(missing)) if self.takes_frame() => Some(buffer.len() + missing),
+            Ok(Parsed::More(missing)) if self.phase == Phase::Running && self.takes_frame() => Some(buffer.len() + missing),
             _ => None,
         }
     }
 
     /// Has everything been looked at that came before, so that a frame may follow?
     pub fn takes_frame(&self) -> bool {
-        self.phase == Phase::Running && self.input.is_empty() && self.wants_read()
+        matches!(self.phase, Phase::Running | Phase::Closing { .. }) && self.input.is_empty() && self.wants_read()
     }
 
     /// Takes a whole frame, which is looked at with what comes next ([`Session::handle_bytes`]).

@@ -29,9 +29,27 @@ struct Pass {
     left: HashMap<LogId, u64>,
     /// Logs whose next run must stay, and so all behind it.
     settled: HashSet<LogId>,
+    /// Where logs with rules began when they were measured, and how much of them was archived.
+    measured: HashMap<LogId, (Offset, Offset)>,
 }
 
 impl Pass {
+    /// Where a log begins that is being measured, and how far it is archived: for all of its segments the same.
+    fn measure(&mut self, log: &Log) -> (Offset, Offset) {
+        let (retention, from) = considered_from(log);
+        let now = (from, log.archived_until());
+        if retention == Retention::default() { now } else { *self.measured.entry(log.id()).or_insert(now) }
+    }
+
+    /// Has a log changed since it was measured? Then what it has left is not known: nothing more of it is decided before the next look.
+    fn has_moved(&mut self, log: &Log, now: (Offset, Offset)) -> bool {
+        let moved = self.measured.get(&log.id()) != Some(&now);
+        if moved {
+            self.settled.insert(log.id());
+        }
+        moved
+    }
+
     /// May the records of `log` that end at `next` go? `left` bytes it has before anything is decided.
     fn consider(&mut self, log: &Log, retention: Retention, left: u64, (next, bytes, age_ms): (Offset, u64, i64)) -> bool {
         if self.settled.contains(&log.id()) {
@@ -66,8 +84,8 @@ impl Keeper {
         }
         let now = self.journal.now_ms();
         let mut sealed = self.journal.segments().sealed();
-        let usage = self.measure(&mut sealed, now);
         let mut pass = Pass::default();
+        let usage = self.measure(&mut sealed, &mut pass, now);
         self.consider_archived(&mut pass, now);
         self.consider_sealed(&sealed, &mut pass, now);
         // A segment that somebody holds is not written again.
@@ -86,11 +104,11 @@ impl Keeper {
 
     /// How much of each segment is live, and of each log what lies in sealed segments: records may have been deleted since the last
     /// look. Segments that cannot be read do not stay in `sealed`.
-    fn measure(&mut self, sealed: &mut Vec<Sealed>, now: i64) -> Vec<Usage> {
+    fn measure(&mut self, sealed: &mut Vec<Sealed>, pass: &mut Pass, now: i64) -> Vec<Usage> {
         let mut usage = Vec::with_capacity(sealed.len());
         let mut live: HashMap<LogId, u64> = HashMap::new();
         for log in self.archived_logs() {
-            let from = considered_from(&log).1;
+            let (from, _) = pass.measure(&log);
             live.insert(log.id(), log.inner().archive.bytes_from(from));
         }
         let mut of_segment = Vec::new();
@@ -101,8 +119,8 @@ impl Keeper {
             }
             of_segment.clear();
             let measured = self.measure_segment(segment, index, |log, row| {
-                let archived = log.archived_until();
-                if row.next > considered_from(log).1.max(archived) {
+                let (from, archived) = pass.measure(log);
+                if row.next > from.max(archived) {
                     of_segment.push((row.log, row.bytes_from(archived)));
                 }
             });
@@ -147,8 +165,11 @@ impl Keeper {
             if retention == Retention::default() {
                 continue;
             }
-            let left = self.bytes_of(&log);
+            let (left, archived) = (self.bytes_of(&log), log.archived_until());
             let objects = log.inner().archive.from(from).to_vec();
+            if pass.has_moved(&log, (from, archived)) {
+                continue;
+            }
             for object in objects {
                 // Of what is left of its offsets nothing may be there.
                 let age = if object.length > 0 { now - object.last_append } else { i64::MAX };
@@ -183,9 +204,10 @@ impl Keeper {
             for row in rows {
                 let Some(log) = self.journal.log(row.log) else { continue };
                 let (retention, from) = considered_from(&log);
-                if retention != Retention::default() && row.next > from.max(log.archived_until()) {
+                let archived = log.archived_until();
+                if retention != Retention::default() && row.next > from.max(archived) && !pass.has_moved(&log, (from, archived)) {
                     let left = pass.left.get(&log.id()).copied().unwrap_or_else(|| self.bytes_of(&log));
-                    let bytes = row.bytes_from(log.archived_until());
+                    let bytes = row.bytes_from(archived);
                     pass.consider(&log, retention, left, (row.next, bytes, now - row.last_append));
                 }
             }

@@ -365,7 +365,7 @@ impl ShareFetchWait {
         let waits = !ready && (context.now < self.deadline || self.reading.is_some());
         let may_wait = !waits || self.may_wait(context);
         if waits && may_wait && done == Stage::Take {
-            // Watch first, then look once more: something may have come in between. Whoever was woken watches no more.
+            // Watch first, then look once more: something may have come in between. Who was woken watches no more.
             (self.watching, self.woken) = (true, false);
             return Some(Stage::Watch);
         }

@@ -8,6 +8,7 @@ use amqp_wire::{
     write_method,
 };
 
+use crate::administration::ask;
 use crate::process::{PATIENCE, Process};
 
 const MIB: usize = 1 << 20;
@@ -169,6 +170,46 @@ fn frames_that_come_in_pieces_stay_within_their_part_of_the_memory() {
     let mut other = Client::open(&process);
     other.ask(1, &channel::Open {}, "Channel(OpenOk");
     other.ask(1, &queue::Declare { queue: short("q"), ..queue::Declare::default() }, "Queue(DeclareOk");
+}
+
+/// Where memory is scarce a large frame is read into memory of its own, also of a connection that is closed meanwhile: its client hears why, and what it sends
+/// until it has read that is passed over.
+#[test]
+fn a_connection_that_is_closed_within_a_large_frame_is_told_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0", "--memory", "64MiB"]);
+    // Requests that have begun take half of what there is for them.
+    let begun = [&2_000_000_u32.to_be_bytes()[..], &[0, 0, 0, 7, 0, 0, 0, 1], &vec![b'a'; 900_000]].concat();
+    let _others: Vec<TcpStream> = (0..5).map(|_| {
+        let mut socket = process.connect();
+        socket.set_nonblocking(true).expect("a socket");
+        let _ = socket.write(&begun);
+        socket
+    }).collect();
+    let began = std::time::Instant::now();
+    while metric(&process, "mainstem_memory_frame_bytes ") < 4 * MIB {
+        assert!(began.elapsed() < PATIENCE, "they are read");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let mut client = Client::open(&process);
+    client.ask(1, &channel::Open {}, "Channel(OpenOk");
+    client.ask(1, &queue::Declare { queue: short("q"), ..queue::Declare::default() }, "Queue(DeclareOk");
+    let whole = publish(1, 120_000);
+    client.send(&whole[..60_000]);
+    let guest = [("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=")];
+    let names = ask(&process, "GET", "/api/connections", &guest, "").body;
+    let own = client.socket.local_addr().expect("an address").port();
+    let name = names.as_array().expect("a list").iter().find(|one| one["peer_port"] == own).expect("it is there")["name"].as_str().expect("a name").to_owned();
+    let path = format!("/api/connections/{}", name.replace(' ', "%20").replace('>', "%3E"));
+    assert_eq!(ask(&process, "DELETE", &path, &guest, "").status, 204);
+    client.send(&whole[60_000..]);
+    for _ in 0..4 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        client.send(&publish(1, 1000));
+    }
+    client.expect("Connection(Close(");
+    client.method(0, &connection::CloseOk {});
+    assert_eq!(client.socket.read(&mut [0; 16]).expect("an end"), 0);
 }
 
 /// Connections that were busy once hold little afterwards. What they had for reads is freed when they rest, and shared while they are busy.
