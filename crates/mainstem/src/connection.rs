@@ -118,9 +118,11 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
     let mut turn: Option<Instant> = None;
     // When its socket was read last, or looked at.
     let mut last_look = last_progress;
+    // The clock was asked just now.
+    let mut asked: Option<Instant> = None;
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
-        let mut now = Instant::now();
+        let mut now = asked.take().unwrap_or_else(Instant::now);
         // Sending much is work like any other.
         let sending = if waiting_bytes(&outgoing) >= OUTGOING_BYTES_MAX { shard.turns.next(&connection.standing, now).await } else { None };
         if sending.is_some() {
@@ -248,6 +250,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 shard.note_use(connection, now);
                 let (end, delivered) = take_turn(shard, connection, stream, &mut input, now);
                 drop(own);
+                asked = delivered;
+                let delivered = delivered.is_some();
                 if !delivered && !input.drained {
                     shard.turns.pause().await;
                 }
@@ -361,9 +365,12 @@ fn judge_login(shard: &Shard, connection: &Connection, last: &mut Last, now: Ins
     }
 }
 
-/// Reads, and delivers what was committed on the spot (true): that is answered before others have their turn, which then is to end.
-fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, now: Instant) -> (Option<End>, bool) {
-    let (end, delivered) = connection.serving(|| (receive(shard, connection, stream, input, now), shard.deliver_pending()));
+/// Reads, and delivers what was committed on the spot: that is answered before others have their turn, which then is to end. The time when it was delivered.
+fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, now: Instant) -> (Option<End>, Option<Instant>) {
+    let (end, delivered) = connection.serving(|| {
+        let (end, ended) = receive(shard, connection, stream, input, now);
+        (end, shard.deliver_pending(ended))
+    });
     if input.drained && input.waits_for_a_rest() {
         stream.acknowledge();
     }

@@ -219,12 +219,12 @@ impl Input {
     }
 }
 
-/// Reads what is there, up to a turn's worth, and handles the frames in it. `started`: now.
-pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, started: Instant) -> Option<End> {
+/// Reads what is there, up to a turn's worth, and handles the frames in it. `started`: now. The end of the connection, if it has one, and of the turn.
+pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, started: Instant) -> (Option<End>, Instant) {
     connection.waits.enter(0, started);
     let end = receive_turn(shard, connection, stream, input, started);
-    shard.end_turn(&connection.standing, started);
-    end
+    let took = shard.end_turn(&connection.standing, started);
+    (end, started + took)
 }
 
 fn receive_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, started: Instant) -> Option<End> {

@@ -1,7 +1,10 @@
 //! How much memory there is to plan with, how much is used, and how long what is freed stays for the next use.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
+use std::ptr;
+use std::time::Duration;
 
+use tikv_jemalloc_sys::mallctl;
 use tikv_jemallocator::Jemalloc;
 use types::ByteSize;
 
@@ -15,7 +18,7 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 /// | | why |
 /// |---|---|
 /// | `background_thread` | pages are given back also while nobody allocates |
-/// | `dirty_decay_ms`, `muzzy_decay_ms` | what is freed can be used again for a second without a fault, and is not resident afterwards: buffers of answers come and go by the megabyte |
+/// | `dirty_decay_ms`, `muzzy_decay_ms` | what is freed can be used again for a second without a fault, and is not resident afterwards: buffers of answers come and go by the megabyte. While much is resident nothing stays ([`keep_within`]) |
 /// | `narenas_ratio` | heaps for each processor, half of what they would be: each keeps the largest that it was, and their sum is resident |
 const OPTIONS: &CStr = c"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas_ratio:2";
 
@@ -23,6 +26,13 @@ const OPTIONS: &CStr = c"background_thread:true,dirty_decay_ms:1000,muzzy_decay_
 // SAFETY: the name is the allocator's own, which declares it as a pointer to constant text.
 #[unsafe(export_name = "malloc_conf")]
 static MALLOC_CONF: Options = Options(OPTIONS.as_ptr());
+
+/// While this part of the budget is resident, what is freed is given back at once …
+const SHORT_FROM: (u64, u64) = (7, 8);
+/// … until no more than this part is.
+const SHORT_UNTIL: (u64, u64) = (3, 4);
+/// How often that is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A pointer to text that is never changed; the allocator reads it.
 #[repr(transparent)]
@@ -64,6 +74,55 @@ fn cgroup_bytes(process: &str) -> Option<u64> {
     smallest.or_else(|| read(&root.join("memory/memory.limit_in_bytes")))
 }
 
+/// Has what is freed given back at once while most of the budget is resident, which costs faults, and after a second otherwise: what came and went within
+/// a second is then not resident beside what is in use. Runs as long as the process does.
+///
+/// # Errors
+/// When there is no thread for it.
+pub fn keep_within(budget: ByteSize) -> std::io::Result<()> {
+    let part = move |(of, all): (u64, u64)| budget.bytes() / all * of;
+    std::thread::Builder::new().name("memory".to_owned()).spawn(move || {
+        let Some(usual) = read::<isize>(c"arenas.dirty_decay_ms") else { return };
+        let mut short = false;
+        loop {
+            std::thread::sleep(LOOK_EVERY);
+            let resident = resident_bytes();
+            let is_short = resident >= part(if short { SHORT_UNTIL } else { SHORT_FROM });
+            if is_short != short {
+                short = is_short;
+                keep_freed(if short { 0 } else { usual });
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Has the allocator keep what is freed for so many milliseconds from now on; what it keeps now is given back.
+fn keep_freed(milliseconds: isize) {
+    // Those of heaps that come later.
+    write(c"arenas.dirty_decay_ms", milliseconds);
+    for heap in 0..read::<u32>(c"arenas.narenas").unwrap_or(0) {
+        // One that is not used yet refuses it.
+        if let Ok(name) = CString::new(format!("arena.{heap}.dirty_decay_ms")) {
+            write(&name, milliseconds);
+        }
+    }
+}
+
+/// A number that the allocator tells, of the type that its manual says.
+fn read<T: Default>(name: &CStr) -> Option<T> {
+    let (mut value, mut bytes) = (T::default(), size_of::<T>());
+    // SAFETY: as many bytes are written as the value has, or none.
+    let refused = unsafe { mallctl(name.as_ptr(), (&raw mut value).cast(), &mut bytes, ptr::null_mut(), 0) };
+    (refused == 0).then_some(value)
+}
+
+/// One that it takes, of the type that its manual says. It is not said whether it did.
+fn write<T>(name: &CStr, mut value: T) {
+    // SAFETY: as many bytes are read as the value has.
+    unsafe { mallctl(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), (&raw mut value).cast(), size_of::<T>()) };
+}
+
 /// Resident memory of this process.
 pub fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -71,4 +130,24 @@ pub fn resident_bytes() -> u64 {
     // SAFETY: a plain question to the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     pages * u64::try_from(page).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_freed_is_given_back_at_once_when_memory_is_short() {
+        const MIB: u64 = 1 << 20;
+        // What other tests have beside is less.
+        let fill = || (0..256).map(|_| vec![1u8; 1 << 20]).collect::<Vec<_>>();
+        keep_freed(60_000);
+        drop(std::hint::black_box(fill()));
+        let kept = resident_bytes();
+        keep_freed(0);
+        let short = resident_bytes();
+        assert!(short + 160 * MIB < kept, "{} of {} MiB are still resident", short / MIB, kept / MIB);
+        drop(std::hint::black_box(fill()));
+        assert!(resident_bytes() < short + 96 * MIB, "what is freed now stays");
+    }
 }

@@ -30,6 +30,7 @@ use crate::frames::FramePool;
 use crate::log_file::{LogFile, RotatingLog, StderrWriter};
 use crate::log_queue;
 use crate::management::{self, NodeVitals};
+use crate::memory;
 use crate::measurements::{Measurements, Node};
 use crate::otlp::{self, Exporter, Exports};
 use crate::output;
@@ -117,6 +118,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     state.with_registry(|registry| backups.register(registry));
     operated.attach(Arc::new(orders.operator(backups, Arc::clone(&reload))));
     bound_memory(&broker, config.memory.bytes() as usize);
+    memory::keep_within(config.memory).context("a thread at start")?;
     take_definitions(&config, &broker)?;
     let shared = Arc::new(Shared { gateway, amqp, frames, read_memory, blocked, closed, times: Times::of(&config.settings) });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);

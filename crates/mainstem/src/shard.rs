@@ -404,20 +404,20 @@ impl Shard {
     async fn deliver_mail(self: Rc<Self>, bell: Arc<Notify>) {
         loop {
             bell.notified().await;
-            self.deliver_pending();
+            self.deliver_pending(Instant::now());
             if self.has_late_mail() {
                 self.turns.pause().await;
             }
         }
     }
 
-    /// Gives replies to the sessions they are for, and tells of logs that have advanced, of as many as there is time for; false when there was nothing.
-    pub fn deliver_pending(&self) -> bool {
+    /// Gives replies to the sessions they are for, and tells of logs that have advanced, of as many as there is time for. `now`: the clock was asked just before.
+    /// When that was done; `None` when there was nothing.
+    pub fn deliver_pending(&self, now: Instant) -> Option<Instant> {
         let mut events = self.events.take();
         self.mailbox.drain(&mut events);
         let any = !events.is_empty() || self.has_late_mail();
-        if any {
-            let now = Instant::now();
+        let ended = any.then(|| {
             for event in events.drain(..) {
                 self.deliver(event, now);
             }
@@ -425,10 +425,12 @@ impl Shard {
             if self.has_late_mail() {
                 self.bell.notify_one();
             }
-            self.watch_time(now.elapsed());
-        }
+            let took = now.elapsed();
+            self.watch_time(took);
+            now + took
+        });
         self.events.replace(events);
-        any
+        ended
     }
 
     /// Logs that have advanced, and connections that wait for them, while there is time. A queue gives out a thousand messages: the clock is asked for these alone.
@@ -445,7 +447,7 @@ impl Shard {
             if met.is_err() {
                 self.give_up(waiting);
             }
-            if waiting.is_none() && next.is_none() || now.elapsed() >= MAIL_TIME {
+            if !self.has_late_mail() || now.elapsed() >= MAIL_TIME {
                 return;
             }
         }
