@@ -1,4 +1,4 @@
-//! Fetches and heartbeats that name very much are decoded, looked at and answered by other threads: the thread of the connection does little for them.
+//! Fetches, heartbeats and joins that name very much are decoded, looked at and answered by other threads: the thread of the connection does little for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,20 @@ use bytes::Bytes;
 use kafka_gateway::RequestRoom;
 use kafka_wire::consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use kafka_wire::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use kafka_wire::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
+use kafka_wire::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity};
 use kafka_wire::share_group_heartbeat::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
-use kafka_wire::{ErrorCode, Str, Writer};
+use kafka_wire::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse};
+use kafka_wire::{ErrorCode, Reader, Str, Writer};
 
 use crate::memory::peak;
 use crate::node::{FETCH, Node, batch, fetched, flexible, partitions, wants, wants_news};
 
 const CONSUMER_HEARTBEAT: (i16, i16) = (68, 1);
 const SHARE_HEARTBEAT: (i16, i16) = (76, 1);
+const JOIN: (i16, i16) = (11, 3);
+const SYNC: (i16, i16) = (14, 2);
+const LEAVE: (i16, i16) = (13, 3);
 const MANY: usize = 100_000;
 /// What a network thread looks at itself.
 const SHORT: i32 = 5_000;
@@ -22,6 +28,9 @@ const SHORT: i32 = 5_000;
 const WATCHED: i32 = 20_000;
 /// What the thread of a connection may allocate at once for a request.
 const BYTES: usize = 400_000;
+
+/// The same of a join or a sync, with the set of names that the coordinator makes; decoding it takes three times as much.
+const GROUP_BYTES: usize = 8_000_000;
 
 struct Plenty;
 
@@ -193,5 +202,48 @@ fn what_members_name_is_looked_at_elsewhere() {
         epochs.push((response.member_epoch, shared.member_epoch));
     }
     assert!(epochs[0] == epochs[1] && epochs[0].0 > 0, "{epochs:?}");
+    node.stop();
+}
+
+#[test]
+fn what_members_of_classic_groups_bring_is_decoded_elsewhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[("group.initial.rebalance.delay.ms", "0")]);
+    let client = node.connect();
+    let protocol = |number| JoinGroupRequestProtocol { name: format!("p{number:08}").into(), metadata: Bytes::from_static(b"m"), ..Default::default() };
+    let join = JoinGroupRequest {
+        group_id: "g".into(),
+        protocol_type: "consumer".into(),
+        session_timeout_ms: 30_000,
+        rebalance_timeout_ms: 30_000,
+        protocols: (0..MANY).map(protocol).collect(),
+        ..JoinGroupRequest::default()
+    };
+    let (most, body) = turns(&mut node, client, JOIN, |writer| join.encode(writer, JOIN.1));
+    // The coordinator looks for a protocol that all members know.
+    assert!(most < GROUP_BYTES, "join: {most} bytes at once on the thread of the connection");
+    let joined = JoinGroupResponse::decode(&mut Reader::new(body), JOIN.1).expect("an answer");
+    assert_eq!((joined.error_code, joined.protocol_name.as_deref()), (0, Some("p00000000")));
+    let assignment = |number| SyncGroupRequestAssignment {
+        member_id: if number == MANY - 1 { joined.member_id.clone() } else { format!("m{number:08}").into() },
+        assignment: Bytes::from_static(b"a"),
+        ..Default::default()
+    };
+    let sync = SyncGroupRequest {
+        group_id: "g".into(),
+        generation_id: joined.generation_id,
+        member_id: joined.member_id.clone(),
+        assignments: (0..MANY).map(assignment).collect(),
+        ..SyncGroupRequest::default()
+    };
+    let (most, body) = turns(&mut node, client, SYNC, |writer| sync.encode(writer, SYNC.1));
+    assert!(most < GROUP_BYTES, "sync: {most} bytes at once on the thread of the connection");
+    let synced = SyncGroupResponse::decode(&mut Reader::new(body), SYNC.1).expect("an answer");
+    assert_eq!((synced.error_code, &*synced.assignment), (0, &b"a"[..]));
+    let member = |number| MemberIdentity { member_id: format!("m{number:08}").into(), ..MemberIdentity::default() };
+    let leave = LeaveGroupRequest { group_id: "g".into(), members: (0..MANY).map(member).collect(), ..LeaveGroupRequest::default() };
+    let (_, body) = turns(&mut node, client, LEAVE, |writer| leave.encode(writer, LEAVE.1));
+    let left = LeaveGroupResponse::decode(&mut Reader::new(body), LEAVE.1).expect("an answer");
+    assert!(left.members.len() == MANY && left.members.iter().all(|one| one.error_code == ErrorCode::UnknownMemberId.code()));
     node.stop();
 }
