@@ -18,7 +18,7 @@ export function fixture() {
   restart();
   const parts = [highestRate(), fixedRate(), catchUp(), manyTopics()];
   return {
-    format: 1,
+    format: 2,
     title: 'Message brokers on one machine',
     made: STARTED + 8 * 3600,
     version: '0.9.0',

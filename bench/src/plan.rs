@@ -86,10 +86,24 @@ pub fn setup_of(workload: &Workload, variant: &str) -> Setup {
     }
 }
 
+/// How long a run's priming takes at least, when earlier runs of the same start have primed the target for so long: what is left, but never
+/// less than a third, because another workload takes other ways through a broker.
+pub fn priming_time(workload: &Workload, before: Duration) -> Duration {
+    let whole = Duration::from_secs_f64(workload.priming_seconds);
+    whole.saturating_sub(before).max(whole / 3)
+}
+
 /// About how long a session takes.
 pub fn session_time(session: &Session, experiment: &Experiment) -> Duration {
-    let runs = session.variations.iter().map(|number| run_time(&experiment.variations[*number].workload));
-    SESSION_TIME + runs.sum::<Duration>()
+    let mut primed = Duration::ZERO;
+    let mut all = SESSION_TIME;
+    for number in &session.variations {
+        let workload = &experiment.variations[*number].workload;
+        let priming = priming_time(workload, primed);
+        primed += priming;
+        all += priming + run_time(workload);
+    }
+    all
 }
 
 /// About how long a run takes.
@@ -170,6 +184,14 @@ mod tests {
         };
         assert_eq!([starts(None, "mainstem"), starts(None, "kafka"), starts(None, "pulsar")], [3, 3, 1]);
         assert_eq!(starts(Some(3), "pulsar"), 3);
+    }
+
+    #[test]
+    fn the_first_run_of_a_start_is_primed_longest_and_each_for_a_third() {
+        let workload = Workload::default();
+        let seconds = |before| priming_time(&workload, Duration::from_secs(before)).as_secs();
+        assert_eq!([seconds(0), seconds(12), seconds(30), seconds(500)], [30, 18, 10, 10]);
+        assert_eq!(priming_time(&Workload { priming_seconds: 0.0, ..workload }, Duration::ZERO), Duration::ZERO);
     }
 
     #[test]

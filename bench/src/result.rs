@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::workload::Workload;
 
 /// Number of this layout; a file with another is refused by name.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct Run {
     pub started: u64,
     pub machine: Machine,
     pub workload: Workload,
+    /// What came before the measurement; absent when the workload wants none.
+    #[serde(default)]
+    pub priming: Option<Priming>,
     pub verdict: Verdict,
     pub phases: Vec<Phase>,
     pub timeline: Vec<Moment>,
@@ -101,6 +104,37 @@ pub struct Verdict {
     pub complete: Option<bool>,
     /// Why not valid, not stable, or what else a reader must know.
     pub remarks: Vec<String>,
+}
+
+/// The load at full speed by which a target was primed, on topics of its own, before a run: no measurement is a target's first load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Priming {
+    /// How long it was asked for at least.
+    pub least_s: f64,
+    /// How long earlier runs of the same start of the target had primed it.
+    pub before_s: f64,
+    pub seconds: f64,
+    pub published: u64,
+    pub received: u64,
+    pub published_mb: f64,
+    /// Messages published a second in its first and in its best stretch.
+    pub first_rate: f64,
+    pub best_rate: f64,
+    /// The rule by which it ended.
+    pub ended: PrimingEnd,
+    /// Nothing was in flight and nothing unread after it.
+    pub drained: bool,
+}
+
+/// Why priming ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PrimingEnd {
+    /// Throughput no longer improved.
+    #[default]
+    Level,
+    /// It still improved when the longest time was over.
+    Time,
 }
 
 /// A stretch of the timeline.

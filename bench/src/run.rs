@@ -1,6 +1,7 @@
 //! One run: phases of load against a broker that runs, and what was counted in each.
 //!
 //! ```text
+//! priming       connect → full speed until it is level → drain; on topics of its own, before each of the others
 //! fixed rate    connect → warm-up → measure
 //! search        connect → warm-up at full speed → (drain → fixed rate)… → the highest stable one is the measurement
 //! backlog       warm-up → fill, nobody reads → before → measure while the backlog is read → after
@@ -16,13 +17,13 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::clock::{Clock, Nanos};
 use crate::drivers::Job;
 use crate::process::{self, Account, MachineTimes};
 use crate::progress::Progress;
-use crate::result::{BrokerAccount, GeneratorAccount, Measured, Moment, Phase, Verdict};
+use crate::result::{BrokerAccount, GeneratorAccount, Measured, Moment, Phase, Priming, Verdict};
 use crate::stability;
 use crate::stamp::Fingerprint;
 use crate::wants::Wants;
@@ -74,6 +75,20 @@ pub fn execute(setting: Setting<'_>) -> Brought {
         worker.end();
     }
     run.brought
+}
+
+/// Drives the target at full speed for at least so long and until it is no longer getting faster, and waits until all of it has been
+/// acknowledged and received. Of the job only the load counts: its rate is not kept.
+///
+/// # Errors
+/// The load broke off.
+pub fn prime(setting: Setting<'_>, least: Duration) -> Result<Priming> {
+    let mut run = Run::new(setting);
+    let primed = run.connect().and_then(|()| run.prime(least));
+    for worker in run.setting.workers.iter_mut() {
+        worker.end();
+    }
+    primed.with_context(|| format!("priming ({})", run.phase_name))
 }
 
 /// A run under way.

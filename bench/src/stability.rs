@@ -1,4 +1,4 @@
-//! When a system is steady, and when a rate is stable: decisions over series, without I/O.
+//! When a system is primed or steady, and when a rate is stable: decisions over series, without I/O.
 
 /// How far apart the rates of three windows may lie to count as steady, and their median latencies.
 const RATES_WITHIN: f64 = 0.05;
@@ -7,6 +7,19 @@ const LATENCIES_WITHIN: f64 = 0.25;
 pub const SLOPE_MAX: f64 = 0.01;
 /// Schedule lag p99, milliseconds, up to which the generator keeps its schedule.
 pub const LAG_P99_MAX_MS: f64 = 10.0;
+
+/// A stretch of priming that is faster than all before by more than this share shows that the target still improves.
+const IMPROVES_BY: f64 = 0.05;
+/// Stretches that must have shown no improvement.
+const LEVEL_STRETCHES: usize = 3;
+
+/// Whether throughput has stopped improving: none of the last three stretches was faster than the best before them by more than 5 %.
+pub fn is_level(rates: &[f64]) -> bool {
+    let Some(before) = rates.len().checked_sub(LEVEL_STRETCHES).filter(|before| *before > 0) else { return false };
+    let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+    let earlier = best(&rates[..before]);
+    earlier > 0.0 && best(&rates[before..]) <= earlier * (1.0 + IMPROVES_BY)
+}
 
 /// Whether the last three windows agree in their rates.
 pub fn steady(rates: &[f64]) -> bool {

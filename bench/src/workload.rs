@@ -62,6 +62,8 @@ pub struct Workload {
     pub warmup_window_seconds: f64,
     /// How long a rate is watched before it is called stable.
     pub stability_seconds: f64,
+    /// How long the target is driven at full speed before anything is measured, at least; 0 = not at all, and then the run is not ranked.
+    pub priming_seconds: f64,
     pub durability: Durability,
     /// No schedule: every producer sends as fast as its confirms, its window and its consumers allow. Latency then means
     /// little.
@@ -131,6 +133,7 @@ impl Default for Workload {
             warmup_seconds: None,
             warmup_window_seconds: 5.0,
             stability_seconds: 20.0,
+            priming_seconds: 30.0,
             durability: Durability::Memory,
             saturate: false,
             rate_of_slowest_peak: None,
@@ -302,6 +305,7 @@ impl Workload {
             ("warmupDurationMinutes", self.warmup_duration_minutes, 0.0),
             ("testSeconds", self.test_seconds.unwrap_or(0.0), 0.0),
             ("warmupSeconds", self.warmup_seconds.unwrap_or(0.0), 0.0),
+            ("primingSeconds", self.priming_seconds, 0.0),
             ("warmupWindowSeconds", self.warmup_window_seconds, 1.0),
             ("stabilitySeconds", self.stability_seconds, 3.0),
         ] {
@@ -347,6 +351,11 @@ impl Workload {
         Duration::from_secs_f64(self.warmup_seconds.unwrap_or(self.warmup_duration_minutes * 60.0))
     }
 
+    /// The same as a load that primes: at full speed, whatever rate is asked for.
+    pub fn at_full_speed(&self) -> Self {
+        Self { saturate: true, producer_rate: 0.0, consumer_backlog_size_gb: 0.0, rate_of_slowest_peak: None, ..self.clone() }
+    }
+
     /// Whether a rate is searched for.
     pub fn searches(&self) -> bool {
         self.producer_rate == 0.0 && !self.saturate
@@ -364,6 +373,7 @@ impl Workload {
         self.warmup_seconds = Some(self.warmup_time().as_secs_f64().min(seconds));
         self.warmup_window_seconds = (seconds / 3.0).clamp(1.0, self.warmup_window_seconds);
         self.stability_seconds = self.stability_seconds.min(seconds.max(3.0));
+        self.priming_seconds = self.priming_seconds.min(seconds);
         self.consumer_backlog_size_gb *= share;
         Ok(self)
     }

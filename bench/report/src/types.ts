@@ -4,7 +4,7 @@
 // cannot write (NaN, infinity) arrives as null whatever is declared here; `format.ts` and `statistics.ts` take that.
 
 /** Number of the layout this page reads. */
-export const FORMAT = 1;
+export const FORMAT = 2;
 
 /** The figure by which an experiment is judged. */
 export type Figure = 'publish-rate' | 'publish-p99' | 'end-to-end-p99' | 'cpu-per-gb' | 'drain-rate';
@@ -61,6 +61,8 @@ export interface Run {
   started: number;
   machine: Machine;
   workload: Workload;
+  /** What came before the measurement; null when the workload wants none. */
+  priming: Priming | null;
   verdict: Verdict;
   phases: Phase[];
   timeline: Moment[];
@@ -111,6 +113,20 @@ export interface Verdict {
   stable: boolean;
   complete: boolean | null;
   remarks: string[];
+}
+
+export interface Priming {
+  least_s: number;
+  before_s: number;
+  seconds: number;
+  published: number;
+  received: number;
+  published_mb: number;
+  first_rate: number;
+  best_rate: number;
+  /** `level`: throughput no longer improved; `time`: it still did when the longest time was over. */
+  ended: 'level' | 'time';
+  drained: boolean;
 }
 
 export interface Phase {

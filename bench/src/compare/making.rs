@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -12,7 +13,7 @@ use crate::drivers::{self, Job};
 use crate::experiment::{Experiment, Variation};
 use crate::plan::{self, Session};
 use crate::progress::{Progress, count};
-use crate::result::{FORMAT, Machine, Measured, Run, TargetRecord};
+use crate::result::{FORMAT, Machine, Measured, Priming, PrimingEnd, Run, TargetRecord, Verdict};
 use crate::run::{self, Brought, Setting};
 use crate::store::State;
 use crate::target::{Running, Target};
@@ -72,12 +73,13 @@ impl<'a> Making<'a> {
         if session.setup.arguments.is_empty() || target.foreground {
             match Running::start(target, &self.comparison.places, session.setup.clone()) {
                 Ok(running) => {
+                    let mut primed = Duration::ZERO;
                     for (number, ceiling) in session.variations.iter().zip(ceilings) {
                         if self.interrupted.load(Ordering::Relaxed) {
                             break;
                         }
                         let made = Made { session, experiment, target, running: &running, machine: &machine, ceiling };
-                        self.make_run(&made, &experiment.variations[*number])?;
+                        self.make_run(&made, &experiment.variations[*number], &mut primed)?;
                     }
                 }
                 Err(error) => self.lost(&name, &error),
@@ -88,7 +90,8 @@ impl<'a> Making<'a> {
         self.comparison.store.keep_state(&self.state)
     }
 
-    fn make_run(&mut self, made: &Made<'_>, variation: &Variation) -> Result<()> {
+    /// Primes the target and makes a run; `primed` is how long runs of this start have primed it.
+    fn make_run(&mut self, made: &Made<'_>, variation: &Variation, primed: &mut Duration) -> Result<()> {
         let Made { session, experiment, target, running, .. } = made;
         let mut workload = variation.workload.clone();
         if let Some(share) = workload.rate_of_slowest_peak {
@@ -98,15 +101,23 @@ impl<'a> Making<'a> {
         let label = if variation.label.is_empty() { "" } else { &variation.label };
         self.progress.say(&format!("  {} {label}", target.name));
         let job = self.job(target, &workload, &format!("{}-{}", experiment.record.id, session.pair));
-        let brought = match self.execute(&job, running, made.ceiling) {
-            Ok(brought) => brought,
+        let least = plan::priming_time(&workload, *primed);
+        let made_run = self.prime(&job, running, least).and_then(|priming| Ok((priming, self.execute(&job, running, made.ceiling)?)));
+        let (mut priming, brought) = match made_run {
+            Ok(made_run) => made_run,
             Err(error) => {
                 let reason = format!("{} {} {label}", experiment.record.id, target.name);
                 self.lost(reason.trim(), &error);
                 return Ok(());
             }
         };
+        if let Some(priming) = &mut priming {
+            priming.before_s = primed.as_secs_f64();
+            *primed += Duration::from_secs_f64(priming.seconds);
+        }
         let mut run = self.record(made, variation, workload, brought);
+        judge_priming(priming.as_ref(), &mut run.verdict);
+        run.priming = priming;
         run.verdict.remarks.extend(payload::remark(&run.workload));
         self.progress.say(&format!("    {}", summary(&run.measured, run.stopped.as_deref())));
         if run.stopped.is_some() {
@@ -143,6 +154,7 @@ impl<'a> Making<'a> {
             started: seconds_since_1970(),
             machine: (*machine).clone(),
             workload,
+            priming: None,
             verdict: brought.verdict,
             phases: brought.phases,
             timeline: brought.timeline,
@@ -151,6 +163,41 @@ impl<'a> Making<'a> {
             generator: brought.generator,
             stopped: brought.stopped,
         }
+    }
+
+    /// Drives the target at full speed by the load of this job, on topics of its own that are deleted, and settles the disk; nothing when
+    /// the time is 0.
+    ///
+    /// # Errors
+    /// The load broke off.
+    pub fn prime(&self, job: &Job, running: &Running, least: Duration) -> Result<Option<Priming>> {
+        if least.is_zero() {
+            return Ok(None);
+        }
+        let job = Job { run: format!("{}-prime", job.run), workload: job.workload.at_full_speed(), ..job.clone() };
+        let driver = drivers::open(&job)?;
+        driver.prepare()?;
+        let mut workers = self.connect_workers()?;
+        let pids = || -> BTreeSet<u32> { running.pids() };
+        let setting = Setting {
+            job: &job,
+            workers: &mut workers,
+            pids: &pids,
+            progress: &self.progress,
+            interrupted: self.interrupted,
+            ceiling_rate: None,
+        };
+        let priming = run::prime(setting, least)?;
+        driver.clear();
+        running.settle();
+        self.progress.say(&format!(
+            "    primed for {:.0} s: {}/s at first, {}/s at best{}",
+            priming.seconds,
+            count(priming.first_rate),
+            count(priming.best_rate),
+            if priming.ended == PrimingEnd::Time { ", still improving" } else { "" }
+        ));
+        Ok(Some(priming))
     }
 
     /// Creates the topics, makes the run and deletes them.
@@ -207,6 +254,21 @@ impl<'a> Making<'a> {
         self.progress.say(&format!("  {what} was not run: {error:#}"));
         let first = format!("{error:#}");
         self.state.missing.insert(format!("{what}: {}", first.lines().next().unwrap_or_default()));
+    }
+}
+
+/// What priming says about the run that followed.
+fn judge_priming(priming: Option<&Priming>, verdict: &mut Verdict) {
+    match priming {
+        None => verdict.remarks.push("not primed: this run is not ranked".to_owned()),
+        Some(priming) if !priming.drained => {
+            verdict.valid = false;
+            verdict.remarks.push("invalid: what priming sent was not acknowledged and received within a minute".to_owned());
+        }
+        Some(priming) if priming.ended == PrimingEnd::Time => {
+            verdict.remarks.push(format!("throughput still improved after {:.0} s of priming", priming.seconds));
+        }
+        Some(_) => {}
     }
 }
 

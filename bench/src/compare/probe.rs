@@ -15,16 +15,7 @@ use crate::workload::{Durability, Workload};
 
 /// A short run at full speed, which chooses between variants and finds a peak for fixed rates.
 fn probe_workload(base: &Workload) -> Workload {
-    Workload {
-        saturate: true,
-        producer_rate: 0.0,
-        consumer_backlog_size_gb: 0.0,
-        warmup_seconds: Some(4.0),
-        warmup_window_seconds: 1.0,
-        test_seconds: Some(5.0),
-        rate_of_slowest_peak: None,
-        ..base.clone()
-    }
+    Workload { warmup_seconds: Some(4.0), warmup_window_seconds: 1.0, test_seconds: Some(5.0), ..base.at_full_speed() }
 }
 
 impl Making<'_> {
@@ -98,6 +89,7 @@ impl Making<'_> {
     fn probe(&self, target: &Target, setup: Setup, workload: &Workload) -> Result<f64> {
         let running = Running::start(target, &self.comparison.places, setup)?;
         let job = self.job(target, workload, "probe");
+        self.prime(&job, &running, plan::priming_time(workload, Duration::ZERO))?;
         let brought = self.execute(&job, &running, None)?;
         match brought.stopped {
             Some(reason) => anyhow::bail!("{reason}"),

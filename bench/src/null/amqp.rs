@@ -109,12 +109,13 @@ impl Session for Amqp {
             self.body(channel, u64::from(size))?;
             return Ok(Some(frame));
         }
-        let Some(payload) = input.get(FRAME_OVERHEAD - 1..frame - 1) else { return Ok(None) };
+        let Some(whole) = input.get(..frame) else { return Ok(None) };
+        let payload = &whole[FRAME_OVERHEAD - 1..frame - 1];
         match kind {
             METHOD => self.method(channel, payload, answers)?,
             HEADER => {
                 if self.is_wanted(channel) {
-                    self.hand_on(&input[..frame]);
+                    self.hand_on(whole);
                 }
                 self.header(channel, payload)?;
             }

@@ -211,6 +211,26 @@ fn a_conversation_may_arrive_in_any_pieces() {
 }
 
 #[test]
+fn messages_that_are_handed_on_may_arrive_in_any_pieces() {
+    let (_, said) = conversations().into_iter().find(|(protocol, _)| *protocol == "amqp").unwrap();
+    let consume = b"\x01\0\x01\0\0\0\x0e\0\x3c\0\x14\0\0\x01q\0\0\0\0\0\0\xce";
+    let publish = said.windows(4).position(|bytes| bytes == b"\0\x3c\0\x28").unwrap() - 7;
+    // Without the end of the channel, which ends its consumers.
+    let said = [&said[..publish], consume, &said[publish..said.len() - 12]].concat();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    for length in 1..said.len() {
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut client, _) = listener.accept().unwrap();
+        let mut session = amqp::Amqp::new(&stream, Arc::default()).unwrap();
+        in_pieces(&mut session, &said, length).unwrap();
+        drop((session, stream));
+        let mut delivered = Vec::new();
+        client.read_to_end(&mut delivered).unwrap();
+        assert!(delivered.windows(2).any(|bytes| bytes == b"hi"), "in pieces of {length}");
+    }
+}
+
+#[test]
 fn no_flaw_in_a_conversation_is_more_than_refused() {
     for (protocol, mut said) in conversations() {
         for at in 0..said.len() {

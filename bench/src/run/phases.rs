@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::{Run, Window};
-use crate::result::{Drain, Trial};
+use crate::result::{Drain, Priming, PrimingEnd, Trial};
 use crate::stability;
 use crate::worker::Speed;
 
@@ -20,6 +20,11 @@ const CATCH_UP: Duration = Duration::from_secs(30);
 /// Messages a second while consumers connect, and how long they may take.
 const TRICKLE: f64 = 100.0;
 const CONNECT: Duration = Duration::from_secs(30);
+/// Priming takes no longer than this many times what it takes at least, or so many stretches.
+const PRIMING_TIMES: u32 = 3;
+const PRIMING_STRETCHES: u32 = 8;
+/// The longest wait for what priming has left to be acknowledged and received.
+const PRIMING_DRAIN: Duration = Duration::from_secs(60);
 /// Filling a backlog takes at most this long, reading it too.
 const FILL: Duration = Duration::from_secs(600);
 
@@ -41,6 +46,32 @@ impl Run<'_> {
         };
         done?;
         self.check_completeness()
+    }
+
+    /// Drives the target at full speed, for at least so long, until that is level.
+    pub fn prime(&mut self, least: Duration) -> Result<Priming> {
+        let bytes = f64::from(self.setting.job.workload.message_size);
+        let seconds = self.setting.job.workload.warmup_window_seconds.round() as usize;
+        let most = (least * PRIMING_TIMES).max(Duration::from_secs(seconds as u64) * PRIMING_STRETCHES);
+        self.connect_consumers()?;
+        self.set_speed(Speed::Full)?;
+        let is_level = |window: &Window| stability::is_level(&window.publish_rates(seconds));
+        let window = self.go_on("prime", most, |window| window.seconds() >= least.as_secs_f64() && is_level(window))?;
+        self.set_speed(Speed::Still)?;
+        let drained = self.go_on("drain", PRIMING_DRAIN, Window::is_drained)?.is_drained();
+        let rates = window.publish_rates(seconds);
+        Ok(Priming {
+            least_s: least.as_secs_f64(),
+            before_s: 0.0,
+            seconds: window.seconds(),
+            published: window.published(),
+            received: window.received(),
+            published_mb: window.published() as f64 * bytes / 1e6,
+            first_rate: rates.first().copied().unwrap_or(0.0),
+            best_rate: rates.iter().copied().fold(0.0, f64::max),
+            ended: if is_level(&window) { PrimingEnd::Level } else { PrimingEnd::Time },
+            drained,
+        })
     }
 
     fn given_speed(&self) -> Speed {

@@ -12,6 +12,7 @@ pub struct Window {
     sample: Sample,
     /// (seconds, backlog) at each tick.
     backlogs: Vec<(f64, f64)>,
+    in_flight: u64,
     /// Published and received a second, and median publish latency, at each tick.
     rates: Vec<(f64, f64, f64)>,
     broker_from: Account,
@@ -31,6 +32,7 @@ impl Window {
             to_s: at_s,
             sample: Sample::default(),
             backlogs: Vec::new(),
+            in_flight: 0,
             rates: Vec::new(),
             broker_from: broker,
             broker_to: broker,
@@ -46,6 +48,7 @@ impl Window {
     pub fn add(&mut self, sample: &Sample, moment: Moment, backlog: f64) {
         self.sample.add(sample);
         self.backlogs.push((moment.at_s, backlog));
+        self.in_flight = sample.in_flight;
         self.rates.push((moment.publish_rate, moment.receive_rate, moment.publish_p50_ms.unwrap_or(0.0)));
         self.busiest.push(sample.busiest_thread);
         self.to_s = moment.at_s;
@@ -102,6 +105,12 @@ impl Window {
         stability::steady(&rates) && (!matches!(speed, Speed::Rate(_)) || stability::warm(&latencies))
     }
 
+    /// Messages published a second in each stretch of so many seconds.
+    pub fn publish_rates(&self, seconds: usize) -> Vec<f64> {
+        let stretches = self.rates.chunks_exact(seconds.max(1));
+        stretches.map(|stretch| stretch.iter().map(|tick| tick.0).sum::<f64>() / stretch.len() as f64).collect()
+    }
+
     /// Messages a second by which the backlog grows.
     pub fn backlog_slope(&self) -> f64 {
         stability::slope(&self.backlogs)
@@ -110,6 +119,11 @@ impl Window {
     /// Backlog at the last tick.
     pub fn backlog_last(&self) -> f64 {
         self.backlogs.last().map_or(0.0, |(_, backlog)| *backlog)
+    }
+
+    /// Nothing is unacknowledged and nothing unread at the last tick.
+    pub fn is_drained(&self) -> bool {
+        self.in_flight == 0 && self.backlogs.last().is_some_and(|(_, backlog)| *backlog == 0.0)
     }
 
     /// Due time to send, p99.

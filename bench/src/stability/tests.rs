@@ -12,6 +12,17 @@ fn three_windows_must_agree() {
 }
 
 #[test]
+fn priming_goes_on_as_long_as_throughput_improves() {
+    let compiling = [10.0, 40.0, 80.0, 120.0, 150.0, 160.0];
+    assert!((1..=compiling.len()).all(|so_far| !is_level(&compiling[..so_far])), "each stretch was faster than those before");
+    assert!(!is_level(&[100.0, 100.0, 100.0]), "three stretches have nothing before them");
+    assert!(is_level(&[10.0, 160.0, 150.0, 166.0, 158.0]), "less than 5 % faster is no improvement");
+    assert!(is_level(&[100.0, 60.0, 60.0, 60.0]), "slower is no improvement");
+    assert!(!is_level(&[100.0, 100.0, 100.0, 100.0, 120.0]));
+    assert!(!is_level(&[0.0; 9]), "nothing came through");
+}
+
+#[test]
 fn a_growing_backlog_is_seen_through_its_noise() {
     let noisy: Vec<(f64, f64)> =
         (0..20).map(|at| (f64::from(at), f64::from(at) * 30.0 + f64::from(at % 2) * 50.0)).collect();

@@ -105,6 +105,13 @@ impl Running {
         shown
     }
 
+    /// Waits until what it has written is on the disk and the disk is quiet; not for a target that ran before, whose disk may be elsewhere.
+    pub fn settle(&self) {
+        if !self.target.start.is_empty() {
+            settle_disk();
+        }
+    }
+
     fn fill(&self, text: &str) -> String {
         self.places.fill(text, self.setup.durability)
     }

@@ -2,7 +2,7 @@
 
 import { h } from '../element.ts';
 import { digits, grouped, megabytes, messageRate, milliseconds, moment, NONE, percent, seconds } from '../format.ts';
-import type { Run } from '../types.ts';
+import type { Priming, Run } from '../types.ts';
 import { chipElement, chips } from './verdict.ts';
 
 export function runDetail(run: Run): HTMLElement {
@@ -67,7 +67,7 @@ function measured({ measured: figures, verdict }: Run): Fact[] {
   ];
 }
 
-function target({ target: record, broker, started, scale, order }: Run): Fact[] {
+function target({ target: record, broker, started, scale, order, priming }: Run): Fact[] {
   return [
     ['Driver', record.driver],
     ['Heap', record.heap || NONE],
@@ -78,6 +78,16 @@ function target({ target: record, broker, started, scale, order }: Run): Fact[] 
     ['Started', moment(started)],
     ['Scale', scale],
     ['Place in its pair', String(order + 1)],
+    ...primed(priming),
+  ];
+}
+
+function primed(priming: Priming | null | undefined): Fact[] {
+  if (!priming) return [['Primed', 'no']];
+  const end = priming.ended === 'level' ? 'until no longer faster' : 'still getting faster';
+  return [
+    ['Primed', `${seconds(priming.seconds)} at full speed, ${end}`],
+    ['First and best rate of priming', `${messageRate(priming.first_rate)}, ${messageRate(priming.best_rate)}`],
   ];
 }
 

@@ -1,0 +1,63 @@
+//! Comparisons of targets that run already: null brokers in this process.
+
+use super::*;
+use crate::null::{self, Null, Options};
+
+/// A target of this name for a null broker.
+fn target(name: &str, null: &Null) -> Target {
+    let text = format!(
+        "name = \"{name}\"\ntitle = \"Null\"\ndriver = \"amqp\"\naddress = \"{}\"\n[memory]\nnote = \"keeps nothing\"\n",
+        null.address
+    );
+    toml::from_str(&text).unwrap()
+}
+
+fn comparison(folder: &std::path::Path, target: Target, workload: &str) -> Comparison {
+    let workload = Workload::parse(workload).unwrap();
+    let places = Places {
+        peers: folder.join("none"),
+        peers_home: folder.join("none"),
+        mainstem: folder.join("none"),
+        scratch: folder.join("scratch"),
+    };
+    std::fs::create_dir_all(&places.scratch).unwrap();
+    Comparison {
+        experiments: vec![Experiment::of_workload("look", workload, target.name.clone())],
+        targets: vec![target],
+        pairs: None,
+        workers: Vec::new(),
+        places,
+        store: Store::open(&folder.join("out")).unwrap(),
+        command: String::new(),
+    }
+}
+
+const SLOW: &str = "messageSize: 200\nproducerRate: 200\nlingerMs: 0\nwindow: 100\nclients: 1\nthreads: 1\n\
+                    warmupSeconds: 3\nwarmupWindowSeconds: 1\ntestSeconds: 3\n";
+
+#[test]
+fn a_fixed_rate_is_never_the_first_load_of_a_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let null = null::start("amqp", Options::default()).unwrap();
+    let comparison = comparison(folder.path(), target("null", &null), &format!("{SLOW}primingSeconds: 3\n"));
+    assert_eq!(comparison.make(&AtomicBool::new(false), None).unwrap(), 0);
+    let run = comparison.store.runs().unwrap().remove(0);
+    let priming = run.priming.expect("it was primed");
+    assert!(priming.seconds >= 3.0 && priming.least_s == 3.0, "{priming:?}");
+    assert!(priming.drained, "{priming:?}");
+    assert!(priming.best_rate > 5.0 * run.measured.publish_rate, "at full speed: {priming:?}");
+    assert!(priming.received >= priming.published / 2, "its consumers read along: {priming:?}");
+    assert!((190.0..210.0).contains(&run.measured.publish_rate), "its topics are its own: {:?}", run.measured);
+    assert_eq!(run.verdict.complete, Some(true), "{:?}", run.verdict);
+}
+
+#[test]
+fn a_run_that_is_not_primed_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let null = null::start("amqp", Options::default()).unwrap();
+    let comparison = comparison(folder.path(), target("null", &null), &format!("{SLOW}primingSeconds: 0\n"));
+    comparison.make(&AtomicBool::new(false), None).unwrap();
+    let run = comparison.store.runs().unwrap().remove(0);
+    assert_eq!(run.priming, None);
+    assert!(run.verdict.remarks.iter().any(|remark| remark.starts_with("not primed")), "{:?}", run.verdict);
+}
