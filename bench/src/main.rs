@@ -256,6 +256,7 @@ fn print_plan(comparison: &Comparison, sessions: &[plan::Session], time: Duratio
             println!("  {:16} {runs:3} runs, about {:4} s  ({})", experiment.record.id, seconds, names.join(", "));
         }
     }
+    println!("{}", stability::rule());
     let runs: usize = sessions.iter().map(|session| session.variations.len()).sum();
     println!("{runs} runs in {} starts, about {} minutes", sessions.len(), time.as_secs().div_ceil(60));
 }

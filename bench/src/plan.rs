@@ -115,7 +115,8 @@ pub fn run_time(workload: &Workload) -> Duration {
         // Written and read at 150 MB/s, with a look before and after.
         Duration::from_secs_f64(workload.consumer_backlog_size_gb * 1000.0 / 75.0) + workload.test_time() * 2
     } else if workload.searches() && workload.rate_of_slowest_peak.is_none() {
-        watch * 2
+        // A few steps up or down, four to five halvings, and a confirmation.
+        watch * 8
     } else {
         workload.test_time()
     };

@@ -98,7 +98,7 @@ pub struct Verdict {
     pub valid: bool,
     /// Above 80 % of what the generator does against a broker that does nothing: compare CPU per GB, not throughput.
     pub client_limited: bool,
-    /// Consumers kept up and the schedule was kept; for a search: such a rate was found.
+    /// What was due was acknowledged and received, by the rule in `stability`; for a search: such a rate was found and confirmed.
     pub stable: bool,
     /// Every message that was acknowledged arrived once at each subscription; absent where that was not to be told.
     pub complete: Option<bool>,
@@ -159,6 +159,9 @@ pub struct Moment {
     pub receive_rate: f64,
     /// Acknowledged messages that a subscription has not received yet, all subscriptions together.
     pub backlog: f64,
+    /// Messages that are due and not acknowledged; at full speed, those that were sent and are not.
+    #[serde(default)]
+    pub in_flight: f64,
     pub publish_p50_ms: Option<f64>,
     pub publish_p99_ms: Option<f64>,
     pub end_to_end_p50_ms: Option<f64>,
@@ -193,8 +196,11 @@ pub struct Measured {
     pub end_to_end_latency: Option<Curve>,
     /// Due time to send: how late the generator was.
     pub schedule_lag: Option<Curve>,
-    /// Slope of the backlog as a share of the rate.
+    /// Slope of the backlog (acknowledged and not received) as a share of the rate.
     pub backlog_slope: f64,
+    /// Slope of messages in flight (due and not acknowledged) as a share of the rate.
+    #[serde(default)]
+    pub in_flight_slope: f64,
     /// For a search: each rate that was tried, and whether it was stable.
     pub tried: Vec<Trial>,
     /// For `catch-up`: how the backlog was read.
@@ -206,6 +212,9 @@ pub struct Measured {
 pub struct Trial {
     pub rate: f64,
     pub stable: bool,
+    /// It repeats a rate that the search had found; such a run is the measurement if it is stable.
+    #[serde(default)]
+    pub confirms: bool,
     pub remark: String,
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! priming       connect → full speed until it is level → drain; on topics of its own, before each of the others
 //! fixed rate    connect → warm-up → measure
-//! search        connect → warm-up at full speed → (drain → fixed rate)… → the highest stable one is the measurement
+//! search        connect → warm-up at full speed → (drain → fixed rate)… → drain → the highest stable one again, which is the measurement
 //! backlog       warm-up → fill, nobody reads → before → measure while the backlog is read → after
 //! ```
 //!
@@ -11,6 +11,7 @@
 //! figures. A run that breaks keeps what it has and says where it stopped.
 
 mod phases;
+mod search;
 mod window;
 
 use std::collections::BTreeSet;
@@ -105,6 +106,8 @@ struct Run<'a> {
     failed: u64,
     strange: u64,
     in_flight: u64,
+    /// Since when messages are due at a rate, and what was acknowledged, given up and in flight then.
+    rate_since: (Nanos, u64, u64),
     last: Account,
     cpu_of_workers: f64,
     brought: Brought,
@@ -124,6 +127,7 @@ impl<'a> Run<'a> {
             failed: 0,
             strange: 0,
             in_flight: 0,
+            rate_since: (0, 0, 0),
             last: process::account(&(setting.pids)()),
             cpu_of_workers: 0.0,
             brought: Brought::default(),
@@ -148,6 +152,7 @@ impl<'a> Run<'a> {
 
     fn set_speed(&mut self, speed: Speed) -> Result<()> {
         self.speed = speed;
+        self.rate_since = (self.clock.now(), self.acknowledged + self.failed, self.in_flight);
         self.setting.workers.iter_mut().try_for_each(|worker| worker.set_speed(speed))
     }
 
@@ -165,6 +170,18 @@ impl<'a> Run<'a> {
         (self.acknowledged as f64 * wants.readers_mean() - self.received.messages as f64).max(0.0)
     }
 
+    /// Messages that are due and not acknowledged, those that wait in the generator included; without a rate, those that were sent.
+    fn unacknowledged(&self) -> f64 {
+        let (since, ended, in_flight) = self.rate_since;
+        match self.speed {
+            Speed::Rate(rate) => {
+                let due = rate * self.clock.now().saturating_sub(since) as f64 / 1e9;
+                (in_flight as f64 + due - (self.acknowledged + self.failed - ended) as f64).max(0.0)
+            }
+            _ => self.in_flight as f64,
+        }
+    }
+
     fn elapsed_s(&self) -> f64 {
         (self.clock.now() - self.began) as f64 / 1e9
     }
@@ -178,7 +195,7 @@ impl<'a> Run<'a> {
             let next = (self.clock.now() + TICK.as_nanos() as Nanos).min(until);
             self.clock.sleep_until(next);
             match self.tick() {
-                Ok((sample, moment)) => window.add(&sample, moment, self.backlog()),
+                Ok((sample, moment)) => window.add(&sample, moment),
                 Err(error) => break Err(error),
             }
             if self.setting.interrupted.load(Ordering::Relaxed) {
@@ -222,6 +239,7 @@ impl<'a> Run<'a> {
             publish_rate: all.published.acknowledged as f64 / since,
             receive_rate: all.received.prints.messages as f64 / since,
             backlog: self.backlog(),
+            in_flight: self.unacknowledged(),
             publish_p50_ms: all.published.since_due.quantile_ms(0.5),
             publish_p99_ms: all.published.since_due.quantile_ms(0.99),
             end_to_end_p50_ms: all.received.since_due.quantile_ms(0.5),
@@ -288,15 +306,13 @@ impl<'a> Run<'a> {
             verdict.remarks.push(format!("client-limited: the client's busiest thread uses {percent:.0} % of a core"));
         }
         if let Speed::Rate(rate) = self.speed {
-            let lag = window.lag_p99_ms();
-            let reasons = stability::unstable(rate, window.publish_rate(), window.backlog_slope() / rate, lag);
+            let reasons = stability::unstable(&window.seen(rate));
             verdict.stable = reasons.is_empty();
-            // A generator that is late although its client had room for every message says nothing about the broker.
-            if lag > stability::LAG_P99_MAX_MS && window.held_back() == 0 {
+            if let Some(late) = window.late_by_itself_ms() {
                 verdict.valid = false;
-                verdict.remarks.push(format!("invalid: the generator was {lag:.0} ms late (p99) by itself"));
+                verdict.remarks.push(format!("invalid: the generator was {late:.0} ms late (p99) by itself"));
             }
-            verdict.remarks.extend(reasons);
+            verdict.remarks.extend(reasons.into_iter().map(|reason| format!("unstable: {reason}")));
         } else {
             verdict.stable = true;
             let waits = self.setting.job.workload.confirm == Confirm::Async && self.brought.broker.processes > 0;

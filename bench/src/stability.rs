@@ -3,9 +3,15 @@
 /// How far apart the rates of three windows may lie to count as steady, and their median latencies.
 const RATES_WITHIN: f64 = 0.05;
 const LATENCIES_WITHIN: f64 = 0.25;
-/// Slope of the backlog, as a share of the rate, up to which consumers keep up.
-pub const SLOPE_MAX: f64 = 0.01;
-/// Schedule lag p99, milliseconds, up to which the generator keeps its schedule.
+/// Of the messages that are due, this share is acknowledged at a stable rate.
+const ACKNOWLEDGED_MIN: f64 = 0.98;
+/// Up to this share of the rate, messages in flight and unread ones may grow.
+const SLOPE_MAX: f64 = 0.01;
+/// Percent of the processor time that nobody uses at a stable rate.
+const IDLE_PERCENT_MIN: f64 = 5.0;
+/// Due time to acknowledgement, p99, at a stable rate.
+const PUBLISH_P99_MAX_MS: f64 = 200.0;
+/// Schedule lag p99, milliseconds, up to which the generator keeps its schedule while its client has room.
 pub const LAG_P99_MAX_MS: f64 = 10.0;
 
 /// A stretch of priming that is faster than all before by more than this share shows that the target still improves.
@@ -48,19 +54,48 @@ pub fn slope(points: &[(f64, f64)]) -> f64 {
     if spread > 0.0 { together / spread } else { 0.0 }
 }
 
-/// Why a rate is not stable; nothing when it is. `slope` is the backlog's, as a share of the rate.
-pub fn unstable(rate: f64, published: f64, slope: f64, lag_p99_ms: f64) -> Vec<String> {
+/// What was seen of a fixed rate while it was watched. Rates and slopes are messages a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub due: f64,
+    pub acknowledged: f64,
+    /// By which messages that are due and not acknowledged grow: also those that wait in the generator, because a client's window is full.
+    pub in_flight_slope: f64,
+    /// By which messages that are acknowledged and not received grow, all subscriptions together.
+    pub backlog_slope: f64,
+    pub idle_percent: f64,
+    /// Due time to acknowledgement; absent when nothing was acknowledged.
+    pub publish_p99_ms: Option<f64>,
+}
+
+/// Why a rate is not stable; nothing when it is. The rule is the same for every target, client and window: no client's buffer is judged.
+pub fn unstable(seen: &Seen) -> Vec<String> {
     let mut reasons = Vec::new();
-    if slope > SLOPE_MAX {
-        reasons.push(format!("the backlog grows by {:.1} % of the rate", slope * 100.0));
+    if seen.acknowledged < seen.due * ACKNOWLEDGED_MIN {
+        reasons.push(format!("{:.1} % of the rate is acknowledged", seen.acknowledged / seen.due * 100.0));
     }
-    if lag_p99_ms > LAG_P99_MAX_MS {
-        reasons.push(format!("messages leave up to {lag_p99_ms:.0} ms late (p99)"));
+    for (what, slope) in [("messages in flight grow", seen.in_flight_slope), ("the backlog grows", seen.backlog_slope)] {
+        if slope > seen.due * SLOPE_MAX {
+            reasons.push(format!("{what} by {:.1} % of the rate", slope / seen.due * 100.0));
+        }
     }
-    if published < rate * (1.0 - 2.0 * SLOPE_MAX) {
-        reasons.push(format!("{:.1} % of the rate is acknowledged", published / rate * 100.0));
+    if seen.idle_percent < IDLE_PERCENT_MIN {
+        reasons.push(format!("{:.1} % of the processor time is idle", seen.idle_percent));
+    }
+    if let Some(p99) = seen.publish_p99_ms.filter(|p99| *p99 > PUBLISH_P99_MAX_MS) {
+        reasons.push(format!("publish p99 is {p99:.0} ms"));
     }
     reasons
+}
+
+/// The rule of [`unstable`] for readers.
+pub fn rule() -> String {
+    format!(
+        "stable: at least {:.0} % of what is due is acknowledged, messages in flight and the backlog grow by at most {:.0} % of the rate, \
+         at least {IDLE_PERCENT_MIN:.0} % of the processor time is idle, publish p99 is at most {PUBLISH_P99_MAX_MS:.0} ms",
+        ACKNOWLEDGED_MIN * 100.0,
+        SLOPE_MAX * 100.0
+    )
 }
 
 #[cfg(test)]

@@ -144,6 +144,8 @@ export interface Moment {
   publish_rate: number;
   receive_rate: number;
   backlog: number;
+  /** Due and not acknowledged. */
+  in_flight: number;
   publish_p50_ms: number | null;
   publish_p99_ms: number | null;
   end_to_end_p50_ms: number | null;
@@ -169,6 +171,7 @@ export interface Measured {
   end_to_end_latency: Curve | null;
   schedule_lag: Curve | null;
   backlog_slope: number;
+  in_flight_slope: number;
   tried: Trial[];
   drain: Drain | null;
 }
@@ -176,6 +179,8 @@ export interface Measured {
 export interface Trial {
   rate: number;
   stable: boolean;
+  /** It repeats a rate that the search had found. */
+  confirms: boolean;
   remark: string;
 }
 

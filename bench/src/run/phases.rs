@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
+use super::search::Search;
 use super::{Run, Window};
 use crate::result::{Drain, Priming, PrimingEnd, Trial};
 use crate::stability;
@@ -11,10 +12,8 @@ use crate::worker::Speed;
 
 /// Seconds at a new rate that do not count.
 const RAMP: Duration = Duration::from_secs(2);
-/// Rates that a search tries after the one at full speed, as shares of it: up from there while stable, else down.
-const RISING: [f64; 6] = [1.15, 1.4, 1.8, 2.3, 3.0, 4.0];
-const FALLING: [f64; 10] = [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.12, 0.06, 0.03];
-const FIRST: f64 = 0.9;
+/// How many candidates of a search are tried again until one is stable a second time.
+const CONFIRMATIONS: usize = 5;
 /// The longest wait for consumers to catch up between two rates of a search.
 const CATCH_UP: Duration = Duration::from_secs(30);
 /// Messages a second while consumers connect, and how long they may take.
@@ -110,46 +109,45 @@ impl Run<'_> {
         let warm = self.warm_up()?;
         let full = warm.last_rate(self.setting.job.workload.warmup_window_seconds as usize * 2);
         ensure!(full > 0.0, "nothing comes through at full speed");
-        let mut best = self.try_rate(full * FIRST)?;
-        if best.is_some() {
-            for share in RISING {
-                let Some(higher) = self.try_rate(full * share)? else { break };
-                best = Some(higher);
-            }
-        } else {
-            for share in FALLING {
-                best = self.try_rate(full * share)?;
-                if best.is_some() {
-                    break;
-                }
-            }
+        let mut search = Search::new(full);
+        while let Some(rate) = search.next() {
+            let stable = self.try_rate(rate, false)?.is_some();
+            search.tried(rate, stable);
         }
-        let Some((rate, window)) = best else {
-            self.brought.verdict.remarks.push("no stable rate was found".to_owned());
-            return Ok(());
-        };
-        self.speed = Speed::Rate(rate);
-        self.keep(&window);
+        // The trial that was the highest stable one was picked because it came out well: the figure is that of another.
+        let mut candidate = search.found();
+        for _ in 0..CONFIRMATIONS {
+            let Some(rate) = candidate else { break };
+            if let Some(window) = self.try_rate(rate, true)? {
+                self.speed = Speed::Rate(rate);
+                self.keep(&window);
+                return Ok(());
+            }
+            candidate = Some(Search::below(rate));
+        }
+        let remark = if candidate.is_some() { "no stable rate was confirmed" } else { "no stable rate was found" };
+        self.brought.verdict.remarks.push(remark.to_owned());
         Ok(())
     }
 
-    /// Watches a fixed rate; the window when it was stable.
-    fn try_rate(&mut self, rate: f64) -> Result<Option<(f64, Window)>> {
+    /// Watches a fixed rate, from nothing in flight on; the window when it was stable.
+    fn try_rate(&mut self, rate: f64, confirms: bool) -> Result<Option<Window>> {
         self.set_speed(Speed::Still)?;
-        let clear = |window: &Window| window.backlog_last() == 0.0;
-        self.go_on("drain", CATCH_UP, clear)?;
+        self.go_on("drain", CATCH_UP, Window::is_drained)?;
         self.set_speed(Speed::Rate(rate))?;
-        self.go_on("search", RAMP, |_| false)?;
+        let name = if confirms { "confirm" } else { "search" };
+        self.go_on(name, RAMP, |_| false)?;
         let watch = Duration::from_secs_f64(self.setting.job.workload.stability_seconds);
         // Far beyond what is stable there is no point in watching to the end.
-        let hopeless = |window: &Window| window.seconds() > 5.0 && window.lag_p99_ms() > 1000.0;
-        let window = self.go_on("search", watch, hopeless)?;
-        let slope = window.backlog_slope() / rate;
-        let reasons = stability::unstable(rate, window.publish_rate(), slope, window.lag_p99_ms());
+        let window = self.go_on(name, watch, |window| window.is_hopeless(rate))?;
+        let mut reasons = stability::unstable(&window.seen(rate));
+        if let Some(late) = window.late_by_itself_ms() {
+            reasons.push(format!("the generator was {late:.0} ms late (p99) by itself"));
+        }
         let stable = reasons.is_empty();
-        self.brought.measured.tried.push(Trial { rate, stable, remark: reasons.join("; ") });
+        self.brought.measured.tried.push(Trial { rate, stable, confirms, remark: reasons.join("; ") });
         self.setting.progress.tried(rate, stable);
-        Ok(stable.then_some((rate, window)))
+        Ok(stable.then_some(window))
     }
 
     fn backlog_phases(&mut self) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::process::{Account, MachineTimes};
 use crate::result::{Measured, Moment, Phase};
-use crate::stability;
+use crate::stability::{self, Seen};
 use crate::worker::{Sample, Speed};
 
 /// What was counted from one moment to another.
@@ -10,9 +10,9 @@ pub struct Window {
     from_s: f64,
     to_s: f64,
     sample: Sample,
-    /// (seconds, backlog) at each tick.
+    /// (seconds, messages) at each tick: acknowledged and not received; due and not acknowledged.
     backlogs: Vec<(f64, f64)>,
-    in_flight: u64,
+    in_flight: Vec<(f64, f64)>,
     /// Published and received a second, and median publish latency, at each tick.
     rates: Vec<(f64, f64, f64)>,
     broker_from: Account,
@@ -32,7 +32,7 @@ impl Window {
             to_s: at_s,
             sample: Sample::default(),
             backlogs: Vec::new(),
-            in_flight: 0,
+            in_flight: Vec::new(),
             rates: Vec::new(),
             broker_from: broker,
             broker_to: broker,
@@ -45,10 +45,10 @@ impl Window {
     }
 
     /// A second more.
-    pub fn add(&mut self, sample: &Sample, moment: Moment, backlog: f64) {
+    pub fn add(&mut self, sample: &Sample, moment: Moment) {
         self.sample.add(sample);
-        self.backlogs.push((moment.at_s, backlog));
-        self.in_flight = sample.in_flight;
+        self.backlogs.push((moment.at_s, moment.backlog));
+        self.in_flight.push((moment.at_s, moment.in_flight));
         self.rates.push((moment.publish_rate, moment.receive_rate, moment.publish_p50_ms.unwrap_or(0.0)));
         self.busiest.push(sample.busiest_thread);
         self.to_s = moment.at_s;
@@ -123,22 +123,36 @@ impl Window {
 
     /// Nothing is unacknowledged and nothing unread at the last tick.
     pub fn is_drained(&self) -> bool {
-        self.in_flight == 0 && self.backlogs.last().is_some_and(|(_, backlog)| *backlog == 0.0)
+        [&self.in_flight, &self.backlogs].into_iter().all(|series| series.last().is_some_and(|(_, messages)| *messages == 0.0))
     }
 
-    /// Due time to send, p99.
-    pub fn lag_p99_ms(&self) -> f64 {
-        self.sample.handed.lag.quantile_ms(0.99).unwrap_or(0.0)
+    /// What decides whether this rate is stable.
+    pub fn seen(&self, rate: f64) -> Seen {
+        Seen {
+            due: rate,
+            acknowledged: self.publish_rate(),
+            in_flight_slope: stability::slope(&self.in_flight),
+            backlog_slope: self.backlog_slope(),
+            idle_percent: self.idle_and_steal.0,
+            publish_p99_ms: self.publish_p99_ms(),
+        }
+    }
+
+    /// Far beyond what is stable: a second's worth of messages waits, or half of them.
+    pub fn is_hopeless(&self, rate: f64) -> bool {
+        let waiting = |series: &[(f64, f64)]| series.last().map_or(0.0, |(_, messages)| *messages);
+        self.seconds() > 5.0 && (waiting(&self.in_flight) > 2.0 * rate || self.publish_rate() < rate / 2.0)
+    }
+
+    /// How late (p99) the generator was although its client had room for every message: that says nothing about the broker.
+    pub fn late_by_itself_ms(&self) -> Option<f64> {
+        let lag = self.sample.handed.lag.quantile_ms(0.99)?;
+        (lag > stability::LAG_P99_MAX_MS && self.sample.handed.held_back == 0).then_some(lag)
     }
 
     /// Due time to acknowledgement, p99.
     pub fn publish_p99_ms(&self) -> Option<f64> {
         self.sample.published.since_due.quantile_ms(0.99)
-    }
-
-    /// Times that a client was full or a window closed.
-    pub fn held_back(&self) -> u64 {
-        self.sample.handed.held_back
     }
 
     /// Share of a core that the client's busiest thread used, on average.
@@ -197,6 +211,7 @@ impl Window {
             end_to_end_latency: self.sample.received.since_due.curve(),
             schedule_lag: self.sample.handed.lag.curve(),
             backlog_slope: self.backlog_slope() / self.publish_rate().max(1.0),
+            in_flight_slope: stability::slope(&self.in_flight) / self.publish_rate().max(1.0),
             tried: Vec::new(),
             drain: None,
         }

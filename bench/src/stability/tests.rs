@@ -33,8 +33,14 @@ fn a_growing_backlog_is_seen_through_its_noise() {
 
 #[test]
 fn reasons_are_said() {
-    assert!(unstable(1000.0, 999.0, 0.009, 9.0).is_empty());
-    assert_eq!(unstable(1000.0, 1000.0, 0.02, 1.0), ["the backlog grows by 2.0 % of the rate"]);
-    assert_eq!(unstable(1000.0, 1000.0, 0.0, 25.0), ["messages leave up to 25 ms late (p99)"]);
-    assert_eq!(unstable(1000.0, 900.0, 0.0, 1.0), ["90.0 % of the rate is acknowledged"]);
+    let good =
+        Seen { due: 1000.0, acknowledged: 981.0, in_flight_slope: 9.0, backlog_slope: 9.0, idle_percent: 6.0, publish_p99_ms: Some(190.0) };
+    assert!(unstable(&good).is_empty());
+    assert_eq!(unstable(&Seen { acknowledged: 900.0, ..good }), ["90.0 % of the rate is acknowledged"]);
+    assert_eq!(unstable(&Seen { in_flight_slope: 20.0, ..good }), ["messages in flight grow by 2.0 % of the rate"]);
+    assert_eq!(unstable(&Seen { backlog_slope: 20.0, ..good }), ["the backlog grows by 2.0 % of the rate"]);
+    assert_eq!(unstable(&Seen { idle_percent: 2.0, ..good }), ["2.0 % of the processor time is idle"]);
+    assert_eq!(unstable(&Seen { publish_p99_ms: Some(726.0), ..good }), ["publish p99 is 726 ms"]);
+    assert!(unstable(&Seen { publish_p99_ms: None, in_flight_slope: -500.0, ..good }).is_empty(), "shrinking is no reason");
+    assert!(rule().contains("98 %") && rule().contains("200 ms"), "{}", rule());
 }
