@@ -12,16 +12,32 @@ pub fn is_ours(target: &str) -> bool {
 /// Pairs from which on a result is more than indicative.
 const PAIRS_WANTED: u32 = 3;
 
-/// The figure of a run; nothing when the run has none or may not be used.
+/// Why a run is not ranked; nothing when it is.
+pub fn flaws(run: &Run) -> Vec<&'static str> {
+    let verdict = &run.verdict;
+    let flaws = [
+        ("stopped", run.stopped.is_some()),
+        ("invalid", !verdict.valid),
+        ("unstable", !verdict.stable),
+        ("not complete", verdict.complete == Some(false)),
+        ("messages failed", run.measured.failed > 0),
+        ("not primed", run.priming.is_none()),
+    ];
+    flaws.into_iter().filter_map(|(name, holds)| holds.then_some(name)).collect()
+}
+
+/// The figure of a run by which it is ranked; nothing when the run has none, or a flaw.
 pub fn figure_of(run: &Run, figure: Figure) -> Option<f64> {
-    if !run.verdict.valid || run.stopped.is_some() {
-        return None;
-    }
+    flaws(run).is_empty().then(|| shown_figure_of(run, figure)).flatten()
+}
+
+/// The figure of a run, whatever its flaws: to be shown beside them.
+pub fn shown_figure_of(run: &Run, figure: Figure) -> Option<f64> {
     let measured = &run.measured;
     match figure {
         Figure::PublishRate => (measured.publish_rate > 0.0).then_some(measured.publish_rate),
-        Figure::PublishP99 => measured.publish_latency.as_ref().map(|curve| curve.p99_ms),
-        Figure::EndToEndP99 => measured.end_to_end_latency.as_ref().map(|curve| curve.p99_ms),
+        Figure::PublishP99 => measured.publish_latency.as_ref().and_then(|curve| curve.p99_ms),
+        Figure::EndToEndP99 => measured.end_to_end_latency.as_ref().and_then(|curve| curve.p99_ms),
         Figure::CpuPerGb => run.broker.cpu_s_per_gb,
         Figure::DrainRate => measured.drain.as_ref().map(|drain| drain.read_mb_s),
     }

@@ -8,6 +8,8 @@ use hdrhistogram::Histogram;
 use crate::clock::Nanos;
 use crate::result::Curve;
 
+/// A percentile is told only where so many samples lie beyond it: one of fewer is chance.
+const BEYOND_MIN: f64 = 100.0;
 const LONGEST_US: u64 = 3_600_000_000;
 /// Points of a curve for each halving of what is above.
 const POINTS_PER_HALVING: u32 = 4;
@@ -26,6 +28,11 @@ impl Latency {
     /// Counts one.
     pub fn record(&mut self, nanos: Nanos) {
         self.0.saturating_record((nanos / 1000).max(1));
+    }
+
+    /// Counts so many that were given up after this long.
+    pub fn record_unended(&mut self, nanos: Nanos, count: u64) {
+        self.0.saturating_record_n((nanos / 1000).max(1), count);
     }
 
     /// Adds all of another.
@@ -48,22 +55,33 @@ impl Latency {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(quantile) as f64 / 1000.0)
     }
 
-    /// The curve; absent when nothing was counted.
-    pub fn curve(&self) -> Option<Curve> {
-        let at = |quantile| self.quantile_ms(quantile);
+    /// The same where at least 100 samples lie beyond it.
+    pub fn sure_quantile_ms(&self, quantile: f64) -> Option<f64> {
+        // A hair more, for what 1 − 0.99 is in binary.
+        ((1.0 - quantile) * self.count() as f64 + 1e-6 >= BEYOND_MIN).then(|| self.quantile_ms(quantile)).flatten()
+    }
+
+    /// The curve, of which `unended` were given up; absent when nothing was counted. It has no percentile with fewer than 100 samples beyond it.
+    pub fn curve(&self, unended: u64) -> Option<Curve> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let at = |quantile| self.sure_quantile_ms(quantile);
         Some(Curve {
             count: self.count(),
+            unended,
             mean_ms: self.0.mean() / 1000.0,
-            p50_ms: at(0.5)?,
-            p75_ms: at(0.75)?,
-            p95_ms: at(0.95)?,
-            p99_ms: at(0.99)?,
-            p999_ms: at(0.999)?,
-            p9999_ms: at(0.9999)?,
+            p50_ms: at(0.5),
+            p75_ms: at(0.75),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
+            p999_ms: at(0.999),
+            p9999_ms: at(0.9999),
             max_ms: self.0.max() as f64 / 1000.0,
             points: self
                 .0
                 .iter_quantiles(POINTS_PER_HALVING)
+                .filter(|point| at(point.quantile_iterated_to()).is_some())
                 .map(|point| (point.quantile_iterated_to() * 100.0, point.value_iterated_to() as f64 / 1000.0))
                 .collect(),
         })

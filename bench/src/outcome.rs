@@ -10,11 +10,12 @@
 //! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
 use crate::clock::{Clock, Nanos};
 use crate::latency::Latency;
+use crate::pace::DueWindow;
 
 /// Accounts that a ticket can name.
 pub const ACCOUNTS_MAX: usize = 1 << 10;
@@ -34,8 +35,24 @@ pub struct Published {
     pub failed: u64,
     /// Due time to acknowledgement.
     pub since_due: Latency,
+    pub measured: Measured,
+}
+
+/// Acknowledgements of messages that were due in the measured time.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Due time to acknowledgement.
+    pub since_due: Latency,
     /// Send to acknowledgement.
     pub since_sent: Latency,
+}
+
+impl Measured {
+    /// Adds all of another.
+    pub fn add(&mut self, other: &Self) {
+        self.since_due.add(&other.since_due);
+        self.since_sent.add(&other.since_sent);
+    }
 }
 
 impl Published {
@@ -44,7 +61,7 @@ impl Published {
         self.acknowledged = self.acknowledged.saturating_add(other.acknowledged);
         self.failed = self.failed.saturating_add(other.failed);
         self.since_due.add(&other.since_due);
-        self.since_sent.add(&other.since_sent);
+        self.measured.add(&other.measured);
     }
 }
 
@@ -52,6 +69,7 @@ impl Published {
 pub struct Outcomes {
     clock: Clock,
     epoch: Nanos,
+    window: Arc<DueWindow>,
     accounts: Vec<Account>,
     shards: [Mutex<Published>; SHARDS],
     acknowledged: AtomicU64,
@@ -67,11 +85,12 @@ struct Account {
 
 impl Outcomes {
     /// For so many producers; those beyond [`ACCOUNTS_MAX`] share accounts.
-    pub fn new(clock: Clock, producers: usize) -> Self {
+    pub fn new(clock: Clock, producers: usize, window: Arc<DueWindow>) -> Self {
         let accounts = (0..producers.clamp(1, ACCOUNTS_MAX)).map(|_| Account::default()).collect();
         Self {
             clock,
             epoch: clock.now(),
+            window,
             accounts,
             shards: Default::default(),
             acknowledged: AtomicU64::new(0),
@@ -105,7 +124,10 @@ impl Outcomes {
         let mut shard = self.shard(ticket);
         shard.acknowledged += 1;
         shard.since_due.record(since_due);
-        shard.since_sent.record(since_due.saturating_sub(waited));
+        if self.window.holds(now - since_due) {
+            shard.measured.since_due.record(since_due);
+            shard.measured.since_sent.record(since_due.saturating_sub(waited));
+        }
         drop(shard);
         self.acknowledged.fetch_add(1, Ordering::Relaxed);
         self.settle(ticket);

@@ -4,7 +4,30 @@
 //! sends what has become due in the meantime with the old due times, so that the wait appears in every latency that it
 //! caused.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::clock::Nanos;
+
+/// The due times that are measured, from the first on and below the second: what is due then counts whenever it ends, and nothing else does.
+#[derive(Debug, Default)]
+pub struct DueWindow {
+    from: AtomicU64,
+    to: AtomicU64,
+}
+
+impl DueWindow {
+    /// Measures these from now on.
+    pub fn set(&self, from: Nanos, to: Nanos) {
+        self.to.store(0, Ordering::Relaxed);
+        self.from.store(from, Ordering::Relaxed);
+        self.to.store(to, Ordering::Release);
+    }
+
+    /// Whether a message that is due then is measured.
+    pub fn holds(&self, due: Nanos) -> bool {
+        due < self.to.load(Ordering::Acquire) && due >= self.from.load(Ordering::Relaxed)
+    }
+}
 
 /// Due times of one thread.
 #[derive(Clone, Copy, Debug)]

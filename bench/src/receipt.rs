@@ -1,10 +1,11 @@
 //! What arrived: messages that consumers received, timed from when they were due and counted per subscription.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::clock::Clock;
 use crate::latency::Latency;
+use crate::pace::DueWindow;
 use crate::stamp::{Fingerprint, Stamp};
 
 const SHARDS: usize = 8;
@@ -20,6 +21,8 @@ pub struct Received {
     pub wire_bytes: u64,
     /// Due time to receipt.
     pub since_due: Latency,
+    /// The same, of messages that were due in the measured time.
+    pub measured: Latency,
 }
 
 impl Received {
@@ -30,12 +33,14 @@ impl Received {
         self.strange = self.strange.saturating_add(other.strange);
         self.wire_bytes = self.wire_bytes.saturating_add(other.wire_bytes);
         self.since_due.add(&other.since_due);
+        self.measured.add(&other.measured);
     }
 }
 
 /// The receipts of all consumers of a worker.
 pub struct Receipts {
     clock: Clock,
+    window: Arc<DueWindow>,
     shards: [Mutex<Received>; SHARDS],
     received: AtomicU64,
     /// Not in a shard: a library may count while its consumer has messages at hand.
@@ -47,6 +52,7 @@ pub struct Receipts {
 pub struct Intake<'a> {
     clock: Clock,
     taken: u64,
+    window: &'a DueWindow,
     received: &'a AtomicU64,
     shard: MutexGuard<'a, Received>,
 }
@@ -64,6 +70,9 @@ impl Intake<'_> {
         self.shard.prints.add(stamp.number);
         // A clock of another machine may be ahead by its uncertainty; that is no negative latency.
         self.shard.since_due.record(now.saturating_sub(stamp.due));
+        if self.window.holds(stamp.due) {
+            self.shard.measured.record(now.saturating_sub(stamp.due));
+        }
     }
 }
 
@@ -75,14 +84,14 @@ impl Drop for Intake<'_> {
 
 impl Receipts {
     /// Nothing has arrived.
-    pub fn new(clock: Clock) -> Self {
-        Self { clock, shards: Default::default(), received: AtomicU64::new(0), wire_bytes: AtomicU64::new(0), trouble: OnceLock::new() }
+    pub fn new(clock: Clock, window: Arc<DueWindow>) -> Self {
+        Self { clock, window, shards: Default::default(), received: AtomicU64::new(0), wire_bytes: AtomicU64::new(0), trouble: OnceLock::new() }
     }
 
     /// For a consumer that has messages at hand; to be dropped before it waits.
     pub fn intake(&self, consumer: usize) -> Intake<'_> {
         let shard = self.shards[consumer % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
-        Intake { clock: self.clock, taken: 0, received: &self.received, shard }
+        Intake { clock: self.clock, taken: 0, window: &self.window, received: &self.received, shard }
     }
 
     /// So many bytes more have come over the network.
@@ -122,7 +131,7 @@ mod tests {
     #[test]
     fn messages_are_timed_from_when_they_were_due() {
         let clock = Clock::local();
-        let receipts = Receipts::new(clock);
+        let receipts = Receipts::new(clock, Arc::default());
         let mut message = [0; 64];
         Stamp { due: clock.now() - 3_000_000_000, number: 9 }.write(&mut message);
         let mut intake = receipts.intake(3);

@@ -226,22 +226,27 @@ pub struct Drain {
     pub read_mb_s: f64,
     /// False when time ran out first; `seconds` is then how long it was waited.
     pub finished: bool,
-    pub publish_p99_before_ms: f64,
-    pub publish_p99_during_ms: f64,
-    pub publish_p99_after_ms: f64,
+    pub publish_p99_before_ms: Option<f64>,
+    pub publish_p99_during_ms: Option<f64>,
+    pub publish_p99_after_ms: Option<f64>,
 }
 
 /// A distribution of latencies.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Curve {
+    /// All that was due in the measured time, whenever it ended.
     pub count: u64,
+    /// Of these, the ones that had not ended when waiting for them did; they count as long as was waited, which is the least they took.
+    #[serde(default)]
+    pub unended: u64,
     pub mean_ms: f64,
-    pub p50_ms: f64,
-    pub p75_ms: f64,
-    pub p95_ms: f64,
-    pub p99_ms: f64,
-    pub p999_ms: f64,
-    pub p9999_ms: f64,
+    /// A percentile is absent where fewer than 100 samples lie beyond it.
+    pub p50_ms: Option<f64>,
+    pub p75_ms: Option<f64>,
+    pub p95_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    pub p999_ms: Option<f64>,
+    pub p9999_ms: Option<f64>,
     pub max_ms: f64,
     /// Points of the percentile curve: (percentile 0 to 100, milliseconds), rising in both.
     pub points: Vec<(f64, f64)>,

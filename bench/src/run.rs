@@ -39,6 +39,11 @@ const CLIENT_LIMIT: f64 = 0.8;
 /// A machine that is idle for more than this share at full speed waits: for the disk, or because somebody sleeps.
 const IDLE_PERCENT_MAX: f64 = 40.0;
 
+/// The longest wait for messages of the measured time to end; the load goes on meanwhile.
+const TAIL: Duration = Duration::from_secs(10);
+/// Messages by which what was sent may differ from what was due, of rounding.
+const DUE_SLACK: f64 = 64.0;
+
 /// What a run is made with.
 pub struct Setting<'a> {
     pub job: &'a Job,
@@ -219,6 +224,36 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Goes on like [`Run::go_on`] and measures latency by when messages were due: it waits for those of this time to end while the load
+    /// goes on, and those that have not ended then count as long as was waited.
+    fn measure(&mut self, name: &'static str, most: Duration, enough: impl FnMut(&Window) -> bool) -> Result<Window> {
+        let from = self.clock.now();
+        self.set_due_window(from, Nanos::MAX)?;
+        let mut window = self.go_on(name, most, enough)?;
+        let to = self.clock.now();
+        self.set_due_window(from, to)?;
+        let due = match self.speed {
+            Speed::Rate(rate) => (rate * (to - from) as f64 / 1e9 - DUE_SLACK).max(0.0) as u64,
+            _ => 0,
+        };
+        let tail = self.go_on("tail", TAIL, |tail| window.have_ended(tail, due));
+        // A run that is interrupted now has its measurement all the same.
+        let broken = tail.as_ref().err().map(ToString::to_string);
+        window.add_tail(tail.ok().as_ref(), self.clock.now() - to, due);
+        self.set_due_window(0, 0)?;
+        if let Some(reason) = broken {
+            if name == "measure" {
+                self.keep(&window);
+            }
+            bail!("{reason}");
+        }
+        Ok(window)
+    }
+
+    fn set_due_window(&mut self, from: Nanos, to: Nanos) -> Result<()> {
+        self.setting.workers.iter_mut().try_for_each(|worker| worker.set_window(from, to))
+    }
+
     /// A second has passed: asks the workers and the kernel.
     fn tick(&mut self) -> Result<(Sample, Moment)> {
         let mut all = Sample::default();
@@ -321,6 +356,11 @@ impl<'a> Run<'a> {
                 verdict.remarks.push(format!("{percent:.0} % idle at full speed: the bound is not the processor"));
             }
         }
+        for (unended, what) in window.unended().into_iter().zip(["acknowledged", "received"]) {
+            if unended > 0 {
+                verdict.remarks.push(format!("{unended} messages of the measured time were not {what} within {} s after it", TAIL.as_secs()));
+            }
+        }
         if self.failed > 0 {
             verdict.remarks.push(format!("{} messages were refused or lost by the client", self.failed));
         }
@@ -345,7 +385,12 @@ impl<'a> Run<'a> {
             quiet = if rests { quiet + 1 + u32::from(all_there) } else { 0 };
             last = self.received.messages;
         }
-        if self.subscriptions() == 0 || self.failed > 0 || self.in_flight > 0 {
+        if self.in_flight > 0 {
+            self.brought.verdict.remarks.push(format!("{} messages were never acknowledged", self.in_flight));
+            self.brought.verdict.complete = Some(false);
+            return Ok(());
+        }
+        if self.subscriptions() == 0 || self.failed > 0 {
             return Ok(());
         }
         let wanted = self.wanted;

@@ -166,7 +166,9 @@ fn open_messaging(run: &Run) -> Value {
     ] {
         let Some(curve) = curve else { continue };
         for (suffix, value) in aggregated(curve) {
-            result[format!("aggregated{name}{suffix}")] = json!(value);
+            if let Some(value) = value {
+                result[format!("aggregated{name}{suffix}")] = json!(value);
+            }
         }
         let quantiles: serde_json::Map<String, Value> =
             curve.points.iter().map(|(percentile, ms)| (percentile.to_string(), json!(ms))).collect();
@@ -175,15 +177,16 @@ fn open_messaging(run: &Run) -> Value {
     result
 }
 
-fn aggregated(curve: &Curve) -> [(&'static str, f64); 8] {
+/// A percentile that the curve has not is left out.
+fn aggregated(curve: &Curve) -> [(&'static str, Option<f64>); 8] {
     [
-        ("Avg", curve.mean_ms),
+        ("Avg", Some(curve.mean_ms)),
         ("50pct", curve.p50_ms),
         ("75pct", curve.p75_ms),
         ("95pct", curve.p95_ms),
         ("99pct", curve.p99_ms),
         ("999pct", curve.p999_ms),
         ("9999pct", curve.p9999_ms),
-        ("Max", curve.max_ms),
+        ("Max", Some(curve.max_ms)),
     ]
 }

@@ -15,9 +15,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Nanos};
 use crate::drivers::{self, Driver, Job, Place, Seat, Subscriber};
 use crate::outcome::{Outcomes, Published};
+use crate::pace::DueWindow;
 use crate::process;
 use crate::receipt::{Receipts, Received};
 use crate::workload::Confirm;
@@ -99,6 +100,12 @@ pub trait Worker {
     /// The worker cannot be reached.
     fn set_speed(&mut self, speed: Speed) -> Result<()>;
 
+    /// Measures messages that are due in this time, in nanoseconds since 1970, whenever they end.
+    ///
+    /// # Errors
+    /// The worker cannot be reached.
+    fn set_window(&mut self, from: Nanos, to: Nanos) -> Result<()>;
+
     /// What was counted since the last call.
     ///
     /// # Errors
@@ -126,6 +133,7 @@ struct Running {
     driver: Arc<dyn Driver>,
     outcomes: Arc<Outcomes>,
     receipts: Arc<Receipts>,
+    window: Arc<DueWindow>,
     control: Arc<Control>,
     ended: Arc<AtomicBool>,
     senders: Vec<JoinHandle<()>>,
@@ -150,12 +158,14 @@ impl Worker for Local {
         ensure!(self.running.is_none(), "a job is running");
         let driver = drivers::open(job)?;
         let producers: Vec<usize> = (0..job.workload.producers()).filter(|one| share.takes(*one)).collect();
-        let outcomes = Arc::new(Outcomes::new(self.clock, job.workload.producers()));
+        let window = Arc::new(DueWindow::default());
+        let outcomes = Arc::new(Outcomes::new(self.clock, job.workload.producers(), window.clone()));
         let control = Arc::new(Control::default());
         let ended = Arc::new(AtomicBool::new(false));
         let mut running = Running {
             share,
-            receipts: Arc::new(Receipts::new(self.clock)),
+            receipts: Arc::new(Receipts::new(self.clock, window.clone())),
+            window: window.clone(),
             outcomes: outcomes.clone(),
             control: control.clone(),
             ended: ended.clone(),
@@ -182,7 +192,8 @@ impl Worker for Local {
             }
             let portion = seats.len() as f64 / job.workload.producers() as f64;
             let phase = (thread * share.workers + share.worker) as f64 / (threads * share.workers) as f64;
-            let part = Sent { portion, phase, outcomes: outcomes.clone(), receipts: running.receipts.clone() };
+            let part =
+                Sent { portion, phase, outcomes: outcomes.clone(), receipts: running.receipts.clone(), window: window.clone() };
             let sender = Sender::new(self.clock, &job.workload, seats, part)?;
             let (control, ended) = (control.clone(), ended.clone());
             let handle = std::thread::Builder::new()
@@ -209,6 +220,11 @@ impl Worker for Local {
     fn set_speed(&mut self, speed: Speed) -> Result<()> {
         let now = self.clock.now();
         self.running()?.control.set(speed, now);
+        Ok(())
+    }
+
+    fn set_window(&mut self, from: Nanos, to: Nanos) -> Result<()> {
+        self.running()?.window.set(from, to);
         Ok(())
     }
 

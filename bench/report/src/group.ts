@@ -21,9 +21,10 @@ export interface Group {
   contenders: Contender[];
 }
 
-/** Runs that enter a median: the generator kept up and the run came to its end. */
+/** Runs that are ranked: nothing unstable, invalid, cold or broken off, and none that lost or repeated messages. Mirrors `flaws` in `findings.rs`. */
 export function counts(run: Run): boolean {
-  return run.verdict.valid && run.stopped === null;
+  const { valid, stable, complete } = run.verdict;
+  return valid && stable && complete !== false && run.stopped === null && run.measured.failed === 0 && run.priming !== null;
 }
 
 /** The groups of one experiment, in the order in which the runs name them. `all` are the runs of the report. */

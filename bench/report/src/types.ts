@@ -189,20 +189,23 @@ export interface Drain {
   seconds: number;
   read_mb_s: number;
   finished: boolean;
-  publish_p99_before_ms: number;
-  publish_p99_during_ms: number;
-  publish_p99_after_ms: number;
+  publish_p99_before_ms: number | null;
+  publish_p99_during_ms: number | null;
+  publish_p99_after_ms: number | null;
 }
 
 export interface Curve {
   count: number;
+  /** Of these, the ones that had not ended when waiting for them did. */
+  unended: number;
   mean_ms: number;
-  p50_ms: number;
-  p75_ms: number;
-  p95_ms: number;
-  p99_ms: number;
-  p999_ms: number;
-  p9999_ms: number;
+  /** A percentile is null where fewer than 100 samples lie beyond it. */
+  p50_ms: number | null;
+  p75_ms: number | null;
+  p95_ms: number | null;
+  p99_ms: number | null;
+  p999_ms: number | null;
+  p9999_ms: number | null;
   max_ms: number;
   /** (percentile 0 to 100, milliseconds), rising in both. */
   points: [number, number][];

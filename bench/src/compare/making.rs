@@ -274,7 +274,8 @@ fn judge_priming(priming: Option<&Priming>, verdict: &mut Verdict) {
 
 fn summary(measured: &Measured, stopped: Option<&str>) -> String {
     let ms = |curve: &Option<crate::result::Curve>| {
-        curve.as_ref().map_or("–".to_owned(), |curve| format!("{:.2} / {:.2} ms", curve.p50_ms, curve.p99_ms))
+        let text = |value: Option<f64>| value.map_or("–".to_owned(), |ms| format!("{ms:.2}"));
+        curve.as_ref().map_or("–".to_owned(), |curve| format!("{} / {} ms", text(curve.p50_ms), text(curve.p99_ms)))
     };
     let mut line = format!(
         "{}/s = {:.1} MB/s in, {}/s out, publish p50/p99 {}, end to end {}",

@@ -10,6 +10,10 @@ fn run(target: &str, variant: &str, pair: u32, rate: f64) -> Run {
     run.pair = pair;
     run.measured.publish_rate = rate;
     run.verdict.valid = true;
+    run.verdict.stable = true;
+    run.verdict.complete = Some(true);
+    run.measured.failed = 0;
+    run.priming = Some(crate::result::Priming::default());
     run.verdict.client_limited = false;
     run.stopped = None;
     run
@@ -59,8 +63,8 @@ fn losses_come_first_and_unusable_runs_count_for_nothing() {
 fn less_latency_is_better() {
     let mut ours = run("mainstem", "stock", 1, 1.0);
     let mut theirs = run("kafka", "stock", 1, 1.0);
-    ours.measured.publish_latency.as_mut().unwrap().p99_ms = 2.0;
-    theirs.measured.publish_latency.as_mut().unwrap().p99_ms = 8.0;
+    ours.measured.publish_latency.as_mut().unwrap().p99_ms = Some(2.0);
+    theirs.measured.publish_latency.as_mut().unwrap().p99_ms = Some(8.0);
     let figures = BTreeMap::from([(ours.experiment.clone(), Figure::PublishP99)]);
     assert_eq!(find(&[ours, theirs], &figures)[0].advantage, 4.0);
 }
@@ -68,4 +72,24 @@ fn less_latency_is_better() {
 #[test]
 fn medians() {
     assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0]), median(&[])), (2.0, 2.5, 0.0));
+}
+
+#[test]
+fn runs_that_are_unstable_or_lost_messages_or_were_cold_are_not_ranked() {
+    let flawed: [(&str, fn(&mut Run)); 6] = [
+        ("invalid", |run| run.verdict.valid = false),
+        ("unstable", |run| run.verdict.stable = false),
+        ("not complete", |run| run.verdict.complete = Some(false)),
+        ("messages failed", |run| run.measured.failed = 1),
+        ("not primed", |run| run.priming = None),
+        ("stopped", |run| run.stopped = Some("measure: gone".to_owned())),
+    ];
+    for (name, spoil) in flawed {
+        let mut theirs = run("kafka", "stock", 1, 50.0);
+        spoil(&mut theirs);
+        assert_eq!(flaws(&theirs), [name]);
+        assert_eq!(figure_of(&theirs, Figure::PublishRate), None, "{name}");
+        assert_eq!(shown_figure_of(&theirs, Figure::PublishRate), Some(50.0), "{name}");
+        assert!(found(&[run("mainstem", "stock", 1, 100.0), theirs]).is_empty(), "{name}");
+    }
 }

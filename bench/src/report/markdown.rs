@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::findings::{figure_of, is_ours, median};
+use crate::findings::{figure_of, flaws, is_ours, median};
+use crate::stability;
 use crate::progress::count;
 use crate::result::{ExperimentRecord, Figure, Finding, Report, Run};
 
@@ -27,6 +28,12 @@ pub fn tables(report: &Report) -> String {
         }
         let _ = writeln!(text);
     }
+    let _ = writeln!(
+        text,
+        "A run that is invalid, not stable, not primed, or that lost or repeated a message is not ranked. {}. A percentile with fewer than 100 \
+         samples beyond it prints as –.\n",
+        stability::rule()
+    );
     for experiment in &report.experiments {
         experiment_table(&mut text, report, experiment);
     }
@@ -93,24 +100,24 @@ fn run_row(runs: &[&Run], figure: Figure) -> String {
         (!values.is_empty()).then(|| median(&values))
     };
     let text = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |value| format!("{value:.digits$}"));
-    let publish = |of: fn(&crate::result::Curve) -> f64| {
-        text(middle(&|run: &Run| run.measured.publish_latency.as_ref().map(of)), 2)
+    let publish = |of: fn(&crate::result::Curve) -> Option<f64>| {
+        text(middle(&|run: &Run| run.measured.publish_latency.as_ref().and_then(of)), 2)
     };
-    let arrival = |of: fn(&crate::result::Curve) -> f64| {
-        text(middle(&|run: &Run| run.measured.end_to_end_latency.as_ref().map(of)), 2)
+    let arrival = |of: fn(&crate::result::Curve) -> Option<f64>| {
+        text(middle(&|run: &Run| run.measured.end_to_end_latency.as_ref().and_then(of)), 2)
     };
     let first = shown[0];
     let mut remarks: Vec<&str> = Vec::new();
     if usable.is_empty() {
-        remarks.push("not usable");
+        remarks.push("not ranked");
     }
-    for (name, holds) in [
-        ("client-limited", shown.iter().any(|run| run.verdict.client_limited)),
-        ("unstable", shown.iter().any(|run| !run.verdict.stable)),
-        ("not complete", shown.iter().any(|run| run.verdict.complete == Some(false))),
-    ] {
-        if holds {
-            remarks.push(name);
+    if shown.iter().any(|run| run.verdict.client_limited) {
+        remarks.push("client-limited");
+    }
+    // Of all runs: also what was left out is said.
+    for flaw in runs.iter().flat_map(|run| flaws(run)) {
+        if !remarks.contains(&flaw) {
+            remarks.push(flaw);
         }
     }
     if let Some(reason) = shown.iter().find_map(|run| run.stopped.as_deref()) {
@@ -118,12 +125,12 @@ fn run_row(runs: &[&Run], figure: Figure) -> String {
     }
     let drain = first.measured.drain.as_ref().map(|drain| {
         format!(
-            "backlog of {:.0} MB read at {:.0} MB/s; publish p99 before / during / after {:.2} / {:.2} / {:.2} ms",
+            "backlog of {:.0} MB read at {:.0} MB/s; publish p99 before / during / after {} / {} / {} ms",
             drain.backlog_mb,
             drain.read_mb_s,
-            drain.publish_p99_before_ms,
-            drain.publish_p99_during_ms,
-            drain.publish_p99_after_ms
+            text(drain.publish_p99_before_ms, 2),
+            text(drain.publish_p99_during_ms, 2),
+            text(drain.publish_p99_after_ms, 2)
         )
     });
     remarks.extend(drain.as_deref());

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-use crate::findings::{figure_of, is_ours, median};
+use crate::findings::{flaws, is_ours, median, shown_figure_of};
 use crate::result::{ExperimentRecord, Figure, Report, Run};
 
 const WIDTH: u32 = 860;
@@ -25,12 +25,17 @@ fn colour_of(target: &str) -> RGBColor {
     }
 }
 
+/// The colour of what is shown and not ranked.
+const NOT_RANKED: RGBColor = RGBColor(205, 205, 205);
+
 struct Bar {
     label: String,
     colour: RGBColor,
     middle: f64,
     low: f64,
     high: f64,
+    /// Why its runs are not ranked, if none is; or that some are not.
+    marks: String,
 }
 
 /// Writes the chart; none when no run of the experiment can be used.
@@ -58,18 +63,39 @@ fn bars(report: &Report, experiment: &ExperimentRecord) -> Vec<Bar> {
     keys.sort_by_key(|key| (places.iter().position(|place| *place == key.0), !is_ours(key.1), key.1));
     let bar = |(variation, target, variant): (&str, &str, &str)| {
         let of = |run: &&&Run| run.variation == variation && run.target.name == target && run.target.variant == variant;
-        let values: Vec<f64> = runs.iter().filter(of).filter_map(|run| figure_of(run, experiment.figure)).collect();
+        let all: Vec<&Run> = runs.iter().filter(of).copied().collect();
+        let ranked: Vec<&Run> = all.iter().copied().filter(|run| flaws(run).is_empty()).collect();
+        let shown = if ranked.is_empty() { &all } else { &ranked };
+        let values: Vec<f64> = shown.iter().filter_map(|run| shown_figure_of(run, experiment.figure)).collect();
         let scale = scale_of(experiment.figure);
         let extreme = |pick: fn(f64, f64) -> f64, from: f64| values.iter().copied().fold(from, pick) / scale;
         (!values.is_empty()).then(|| Bar {
             label: format!("{target} {variant}  {variation}"),
-            colour: colour_of(target),
+            colour: if ranked.is_empty() { NOT_RANKED } else { colour_of(target) },
             middle: median(&values) / scale,
             low: extreme(f64::min, f64::MAX),
             high: extreme(f64::max, 0.0),
+            marks: marks(&all, &ranked),
         })
     };
     keys.into_iter().filter_map(bar).collect()
+}
+
+/// What a reader of the chart must know of these runs, of which some are ranked.
+fn marks(all: &[&Run], ranked: &[&Run]) -> String {
+    let mut found: Vec<&str> = all.iter().flat_map(|run| flaws(run)).collect();
+    found.sort_unstable();
+    found.dedup();
+    let mut words = Vec::new();
+    if !found.is_empty() && ranked.is_empty() {
+        words.push(format!("not ranked: {}", found.join(", ")));
+    } else if !found.is_empty() {
+        words.push(format!("{} of {} runs left out: {}", all.len() - ranked.len(), all.len(), found.join(", ")));
+    }
+    if all.iter().any(|run| run.verdict.client_limited) {
+        words.push("client-limited".to_owned());
+    }
+    words.join("; ")
 }
 
 fn scale_of(figure: Figure) -> f64 {
@@ -115,7 +141,36 @@ fn draw(
         let digits = if bar.middle < 10.0 { 2 } else { 0 };
         let shown = format!("{:.digits$}", bar.middle);
         area.draw(&Text::new(shown, (x(bar.high) + 8, top + 8), label))?;
+        let small = ("sans-serif", 11).into_font().color(&BLACK);
+        area.draw(&Text::new(bar.marks.clone(), (left + 6, top + 9), small))?;
     }
     area.present()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_keeps_the_marks_of_what_is_not_ranked() {
+        let mut run = crate::report::sample_run();
+        (run.verdict.stable, run.verdict.complete, run.experiment) = (false, Some(false), "one".to_owned());
+        let experiment = ExperimentRecord { id: "one".to_owned(), figure: Figure::PublishRate, ..Default::default() };
+        let report = Report {
+            format: 0,
+            title: String::new(),
+            made: 0,
+            version: String::new(),
+            experiments: vec![experiment.clone()],
+            runs: vec![run],
+            findings: Vec::new(),
+            missing: Vec::new(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chart.svg");
+        write(&report, &experiment, &path).unwrap();
+        let chart = std::fs::read_to_string(path).unwrap();
+        assert!(chart.contains("not ranked: not complete, unstable"), "{chart}");
+    }
 }

@@ -39,7 +39,7 @@ impl Run<'_> {
             self.connect_consumers()?;
             self.set_speed(self.given_speed())?;
             self.warm_up()?;
-            let window = self.go_on("measure", workload.test_time(), |_| false)?;
+            let window = self.measure("measure", workload.test_time(), |_| false)?;
             self.keep(&window);
             Ok(())
         };
@@ -139,7 +139,8 @@ impl Run<'_> {
         self.go_on(name, RAMP, |_| false)?;
         let watch = Duration::from_secs_f64(self.setting.job.workload.stability_seconds);
         // Far beyond what is stable there is no point in watching to the end.
-        let window = self.go_on(name, watch, |window| window.is_hopeless(rate))?;
+        let is_hopeless = |window: &Window| window.is_hopeless(rate);
+        let window = if confirms { self.measure(name, watch, is_hopeless)? } else { self.go_on(name, watch, is_hopeless)? };
         let mut reasons = stability::unstable(&window.seen(rate));
         if let Some(late) = window.late_by_itself_ms() {
             reasons.push(format!("the generator was {late:.0} ms late (p99) by itself"));
@@ -171,16 +172,16 @@ impl Run<'_> {
         self.set_speed(if rate > 0.0 { Speed::Rate(rate) } else { Speed::Still })?;
         self.go_on("before", RAMP, |_| false)?;
         let aside = workload.test_time().clamp(Duration::from_secs(5), Duration::from_secs(30));
-        let before = self.go_on("before", aside, |_| false)?;
+        let before = self.measure("before", aside, |_| false)?;
         let backlog = self.backlog();
         let rest = backlog * (1.0 - workload.backlog_drain_ratio) + rate * 0.5 * self.subscriptions() as f64;
         self.subscribe()?;
         let read = |window: &Window| window.backlog_last() <= rest;
         let most = FILL.min(workload.test_time() * 10);
-        let during = self.go_on("measure", most, read)?;
+        let during = self.measure("measure", most, read)?;
         self.keep(&during);
-        let after = self.go_on("after", aside, |_| false)?;
-        let p99 = |window: &Window| window.publish_p99_ms().unwrap_or(0.0);
+        let after = self.measure("after", aside, |_| false)?;
+        let p99 = Window::measured_publish_p99_ms;
         self.brought.measured.drain = Some(Drain {
             backlog_mb: backlog * bytes / 1e6,
             seconds: during.seconds(),

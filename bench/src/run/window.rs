@@ -1,5 +1,6 @@
 //! A stretch of a run, and the figures of it.
 
+use crate::clock::Nanos;
 use crate::process::{Account, MachineTimes};
 use crate::result::{Measured, Moment, Phase};
 use crate::stability::{self, Seen};
@@ -22,6 +23,8 @@ pub struct Window {
     busiest: Vec<f64>,
     machine_from: MachineTimes,
     idle_and_steal: (f64, f64),
+    /// Messages of the measured time that were not acknowledged, and receipts of them that did not come.
+    unended: [u64; 2],
 }
 
 impl Window {
@@ -41,6 +44,7 @@ impl Window {
             busiest: Vec::new(),
             machine_from: machine,
             idle_and_steal: (0.0, 0.0),
+            unended: [0; 2],
         }
     }
 
@@ -60,6 +64,46 @@ impl Window {
         self.broker_to = broker;
         self.generator_cpu_to = generator_cpu_s;
         self.idle_and_steal = self.machine_from.idle_and_steal_percent();
+    }
+
+    /// Whether all that was due in the measured time has ended, with what came after it; at least `due` messages were.
+    pub fn have_ended(&self, tail: &Self, due: u64) -> bool {
+        self.open_with(tail.sample(), due) == [0; 2]
+    }
+
+    /// Messages and receipts of the measured time that are missing.
+    fn open_with(&self, tail: &Sample, due: u64) -> [u64; 2] {
+        let sent = self.sample.handed.measured + tail.handed.measured;
+        let unsent = due.saturating_sub(sent);
+        let acknowledged = self.sample.published.measured.since_due.count() + tail.published.measured.since_due.count();
+        let wanted = self.sample.handed.measured_wanted + tail.handed.measured_wanted;
+        let received = self.sample.received.measured.count() + tail.received.measured.count();
+        // What was never sent is missing at each reader too: as many as the others have.
+        let readers = wanted as f64 / sent.max(1) as f64;
+        [sent.saturating_sub(acknowledged) + unsent, wanted.saturating_sub(received) + (unsent as f64 * readers).round() as u64]
+    }
+
+    /// Takes what ended after the measured time, and counts what has not ended as long as was waited.
+    pub fn add_tail(&mut self, tail: Option<&Self>, waited: Nanos, due: u64) {
+        if let Some(tail) = tail {
+            self.sample.handed.measured += tail.sample.handed.measured;
+            self.sample.handed.measured_wanted += tail.sample.handed.measured_wanted;
+            self.sample.published.measured.add(&tail.sample.published.measured);
+            self.sample.received.measured.add(&tail.sample.received.measured);
+        }
+        self.unended = self.open_with(&Sample::default(), due);
+        self.sample.published.measured.since_due.record_unended(waited, self.unended[0]);
+        self.sample.published.measured.since_sent.record_unended(waited, self.unended[0]);
+        self.sample.received.measured.record_unended(waited, self.unended[1]);
+    }
+
+    /// Messages of the measured time that were not acknowledged, and receipts of them that did not come.
+    pub fn unended(&self) -> [u64; 2] {
+        self.unended
+    }
+
+    fn sample(&self) -> &Sample {
+        &self.sample
     }
 
     /// Seconds.
@@ -160,6 +204,11 @@ impl Window {
         self.busiest.iter().sum::<f64>() / self.busiest.len().max(1) as f64
     }
 
+    /// Due time to acknowledgement, p99, of the measured time; absent with fewer than 100 samples beyond it.
+    pub fn measured_publish_p99_ms(&self) -> Option<f64> {
+        self.sample.published.measured.since_due.sure_quantile_ms(0.99)
+    }
+
     /// Processor time of the broker.
     pub fn broker_cpu_s(&self) -> f64 {
         (self.broker_to.cpu_s - self.broker_from.cpu_s).max(0.0)
@@ -189,7 +238,7 @@ impl Window {
             target_rate: target_rate(speed),
             publish_rate: self.publish_rate(),
             receive_rate: self.receive_rate(),
-            publish_p99_ms: self.publish_p99_ms(),
+            publish_p99_ms: self.sample.published.since_due.sure_quantile_ms(0.99),
         }
     }
 
@@ -206,10 +255,10 @@ impl Window {
             publish_mb_s: self.publish_rate() * bytes / 1e6,
             receive_mb_s: self.receive_rate() * bytes / 1e6,
             wire_mb_s: Some(self.sample.received.wire_bytes).filter(|bytes| *bytes > 0).map(|bytes| bytes as f64 / self.seconds() / 1e6),
-            publish_latency: self.sample.published.since_due.curve(),
-            acknowledge_latency: self.sample.published.since_sent.curve(),
-            end_to_end_latency: self.sample.received.since_due.curve(),
-            schedule_lag: self.sample.handed.lag.curve(),
+            publish_latency: self.sample.published.measured.since_due.curve(self.unended[0]),
+            acknowledge_latency: self.sample.published.measured.since_sent.curve(self.unended[0]),
+            end_to_end_latency: self.sample.received.measured.curve(self.unended[1]),
+            schedule_lag: self.sample.handed.lag.curve(0),
             backlog_slope: self.backlog_slope() / self.publish_rate().max(1.0),
             in_flight_slope: stability::slope(&self.in_flight) / self.publish_rate().max(1.0),
             tried: Vec::new(),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::serve::{Begin, WireSample};
 use super::{Sample, Share, Speed, Worker};
-use crate::clock::Clock;
+use crate::clock::{Clock, Nanos};
 use crate::drivers::Job;
 
 const CLOCK_READINGS: u32 = 32;
@@ -79,6 +79,10 @@ impl Worker for Remote {
 
     fn set_speed(&mut self, speed: Speed) -> Result<()> {
         self.ask("speed", &serde_json::to_vec(&speed)?).map(|_| ())
+    }
+
+    fn set_window(&mut self, from: Nanos, to: Nanos) -> Result<()> {
+        self.ask("window", &serde_json::to_vec(&(from, to))?).map(|_| ())
     }
 
     fn sample(&mut self) -> Result<Sample> {

@@ -15,7 +15,7 @@ use crate::clock::{Clock, Nanos};
 use crate::drivers::{Offer, Publisher};
 use crate::latency::Latency;
 use crate::outcome::Outcomes;
-use crate::pace::Pace;
+use crate::pace::{DueWindow, Pace};
 use crate::payload::Pool;
 use crate::process;
 use crate::receipt::Receipts;
@@ -47,6 +47,9 @@ pub struct Handed {
     pub lag: Latency,
     /// Times that a client was full or a window closed: who is late then is not the generator.
     pub held_back: u64,
+    /// Messages that were due in the measured time, and how many receipts of them subscriptions want.
+    pub measured: u64,
+    pub measured_wanted: u64,
 }
 
 impl Handed {
@@ -56,6 +59,8 @@ impl Handed {
         self.wanted.merge(other.wanted);
         self.lag.add(&other.lag);
         self.held_back = self.held_back.saturating_add(other.held_back);
+        self.measured = self.measured.saturating_add(other.measured);
+        self.measured_wanted = self.measured_wanted.saturating_add(other.measured_wanted);
     }
 
     fn clear(&mut self) {
@@ -63,6 +68,8 @@ impl Handed {
         self.wanted = Fingerprint::default();
         self.lag.clear();
         self.held_back = 0;
+        self.measured = 0;
+        self.measured_wanted = 0;
     }
 }
 
@@ -106,6 +113,7 @@ pub struct Sent {
     pub phase: f64,
     pub outcomes: Arc<Outcomes>,
     pub receipts: Arc<Receipts>,
+    pub window: Arc<DueWindow>,
 }
 
 /// One sending thread.
@@ -287,7 +295,12 @@ impl Sender {
         }
         let print = Fingerprint::of(number);
         self.handed.messages.merge(print);
-        self.handed.wanted.merge(print.times(self.wants.readers(producer.number % self.topics, number)));
+        let readers = self.wants.readers(producer.number % self.topics, number);
+        self.handed.wanted.merge(print.times(readers));
+        if self.part.window.holds(due) {
+            self.handed.measured += 1;
+            self.handed.measured_wanted += readers;
+        }
         producer.messages += 1;
         self.next = (self.next + 1) % self.producers.len();
         Ok(Step::Sent)

@@ -6,6 +6,7 @@
 //! | `POST /begin` | [`Begin`] | – |
 //! | `POST /subscribe` | – | – |
 //! | `POST /speed` | [`Speed`] | – |
+//! | `POST /window` | two moments, nanoseconds since 1970 | – |
 //! | `POST /sample` | – | [`WireSample`] |
 //! | `POST /end` | – | – |
 //!
@@ -24,10 +25,10 @@ use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 
 use super::{Handed, Local, Sample, Share, Speed, Worker};
-use crate::clock::Clock;
+use crate::clock::{Clock, Nanos};
 use crate::drivers::Job;
 use crate::latency::Latency;
-use crate::outcome::Published;
+use crate::outcome::{Measured, Published};
 use crate::receipt::Received;
 use crate::stamp::Fingerprint;
 
@@ -55,7 +56,10 @@ pub struct WireSample {
     acknowledged: u64,
     failed: u64,
     since_due: Vec<u8>,
-    since_sent: Vec<u8>,
+    measured: [u64; 2],
+    measured_since_due: Vec<u8>,
+    measured_since_sent: Vec<u8>,
+    measured_arrival: Vec<u8>,
     received: Fingerprint,
     received_bytes: u64,
     strange: u64,
@@ -77,7 +81,10 @@ impl WireSample {
             acknowledged: sample.published.acknowledged,
             failed: sample.published.failed,
             since_due: sample.published.since_due.to_bytes(),
-            since_sent: sample.published.since_sent.to_bytes(),
+            measured: [sample.handed.measured, sample.handed.measured_wanted],
+            measured_since_due: sample.published.measured.since_due.to_bytes(),
+            measured_since_sent: sample.published.measured.since_sent.to_bytes(),
+            measured_arrival: sample.received.measured.to_bytes(),
             received: sample.received.prints,
             received_bytes: sample.received.bytes,
             strange: sample.received.strange,
@@ -100,12 +107,17 @@ impl WireSample {
                 wanted: self.wanted,
                 lag: Latency::from_bytes(&self.lag)?,
                 held_back: self.held_back,
+                measured: self.measured[0],
+                measured_wanted: self.measured[1],
             },
             published: Published {
                 acknowledged: self.acknowledged,
                 failed: self.failed,
                 since_due: Latency::from_bytes(&self.since_due)?,
-                since_sent: Latency::from_bytes(&self.since_sent)?,
+                measured: Measured {
+                    since_due: Latency::from_bytes(&self.measured_since_due)?,
+                    since_sent: Latency::from_bytes(&self.measured_since_sent)?,
+                },
             },
             received: Received {
                 bytes: self.received_bytes,
@@ -113,6 +125,7 @@ impl WireSample {
                 strange: self.strange,
                 wire_bytes: self.wire_bytes,
                 since_due: Latency::from_bytes(&self.arrival)?,
+                measured: Latency::from_bytes(&self.measured_arrival)?,
             },
             in_flight: self.in_flight,
             cpu_s: self.cpu_s,
@@ -145,6 +158,7 @@ pub fn serve(listener: std::net::TcpListener) -> Result<()> {
         .route("/begin", post(|State(desk): State<Shared>, body: Bytes| ask(desk, move |desk| begin(desk, &body))))
         .route("/subscribe", post(|State(desk): State<Shared>| ask(desk, |desk| nothing(worker(desk)?.subscribe()))))
         .route("/speed", post(|State(desk): State<Shared>, body: Bytes| ask(desk, move |desk| set_speed(desk, &body))))
+        .route("/window", post(|State(desk): State<Shared>, body: Bytes| ask(desk, move |desk| set_window(desk, &body))))
         .route("/sample", post(|State(desk): State<Shared>| ask(desk, sample)))
         .route("/end", post(|State(desk): State<Shared>| ask(desk, end)))
         .with_state(desk);
@@ -206,6 +220,11 @@ fn set_speed(desk: &mut Desk, body: &[u8]) -> Result<Vec<u8>> {
         ensure!(rate.is_finite() && rate > 0.0, "a rate of {rate} messages a second");
     }
     nothing(worker(desk)?.set_speed(speed))
+}
+
+fn set_window(desk: &mut Desk, body: &[u8]) -> Result<Vec<u8>> {
+    let (from, to): (Nanos, Nanos) = serde_json::from_slice(body).context("not a window of time")?;
+    nothing(worker(desk)?.set_window(from, to))
 }
 
 fn sample(desk: &mut Desk) -> Result<Vec<u8>> {

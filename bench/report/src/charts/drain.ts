@@ -20,7 +20,7 @@ import {
   type View,
 } from './common.ts';
 
-const TIMES: { title: string; of(drain: Drain): number }[] = [
+const TIMES: { title: string; of(drain: Drain): number | null }[] = [
   { title: 'before', of: (drain) => drain.publish_p99_before_ms },
   { title: 'during', of: (drain) => drain.publish_p99_during_ms },
   { title: 'after', of: (drain) => drain.publish_p99_after_ms },
@@ -49,7 +49,7 @@ function option(entries: readonly Line[]): ChartOption | null {
   const drained = entries
     .map((entry) => ({ entry, drain: entry.run.measured.drain }))
     .filter((one): one is { entry: Line; drain: Drain } => one.drain !== null);
-  const ends = range(drained.flatMap(({ drain }) => TIMES.map((time) => (time.of(drain) > 0 ? time.of(drain) : null))));
+  const ends = range(drained.flatMap(({ drain }) => TIMES.map((time) => ((time.of(drain) ?? 0) > 0 ? time.of(drain) : null))));
   if (ends === null) return null;
   const { min, max, ticks } = logTicks(ends[0], ends[1]);
   return {
@@ -86,7 +86,7 @@ function option(entries: readonly Line[]): ChartOption | null {
       lineSeries(
         entry,
         TIMES.map((time, index) => ({
-          value: [index, time.of(drain) > 0 ? time.of(drain) : '-'],
+          value: [index, time.of(drain) || '-'],
           symbol: entry.marker,
           symbolSize: 10,
         })),

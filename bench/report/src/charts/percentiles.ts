@@ -133,7 +133,7 @@ function points(curve: Curve | null): [number, number][] {
   if (curve === null) return [];
   const last = Math.log10(Math.max(10, curve.count));
   const { p50_ms, p75_ms, p95_ms, p99_ms, p999_ms, p9999_ms, max_ms } = curve;
-  const few: [number, number][] = [
+  const few: [number, number | null][] = [
     [50, p50_ms],
     [75, p75_ms],
     [95, p95_ms],
@@ -143,8 +143,8 @@ function points(curve: Curve | null): [number, number][] {
     [100, max_ms],
   ];
   return (curve.points.length > 1 ? curve.points : few)
-    .map(([percentile, value]): [number, number] => [Math.min(nines(percentile), last), value])
-    .filter(([, value]) => value > 0);
+    .filter((point): point is [number, number] => point[1] !== null && point[1] > 0)
+    .map(([percentile, value]): [number, number] => [Math.min(nines(percentile), last), value]);
 }
 
 /** A marker where the curve passes each nine. */

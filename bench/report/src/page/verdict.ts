@@ -23,7 +23,11 @@ export function chips(run: Run): Chip[] {
   if (verdict.complete === false)
     found.push({ text: 'incomplete', kind: 'bad', meaning: 'Not every acknowledged message arrived exactly once.' });
   if (!verdict.stable)
-    found.push({ text: 'unstable', kind: 'care', meaning: 'Consumers did not keep up or the schedule was not kept.' });
+    found.push({ text: 'unstable', kind: 'care', meaning: 'What was due was not acknowledged or received at this rate, or too late: the run is not ranked.' });
+  if (run.priming === null)
+    found.push({ text: 'not primed', kind: 'care', meaning: 'This was the first load of the target: the run is not ranked.' });
+  if (run.measured.failed > 0)
+    found.push({ text: 'failed messages', kind: 'bad', meaning: 'Messages were refused or given up: the run is not ranked.' });
   if (verdict.client_limited) {
     found.push({
       text: 'client-limited',

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_message_is_settled_once() {
-        let outcomes = Arc::new(Outcomes::new(Clock::local(), 1));
+        let outcomes = Arc::new(Outcomes::new(Clock::local(), 1, Arc::default()));
         let slots = Slots::new("inbox", 3, outcomes.clone());
         for slot in 0..3 {
             assert_eq!(slots.take(outcomes.depart(0, 0, 0)).unwrap(), Some(slot));

@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn batches_are_full_but_not_too_large() {
-        let outcomes = Arc::new(Outcomes::new(Clock::local(), 1));
+        let outcomes = Arc::new(Outcomes::new(Clock::local(), 1, Arc::default()));
         let fate = Fate::new(&outcomes, Window::new(10));
         let queue = Queue::new(Batching { bytes: 1000, linger: Duration::from_secs(60) }, &fate);
         for length in [400, 600, 300, 5000, 100] {
