@@ -22,7 +22,7 @@ use super::window_memory::WindowMemory;
 use crate::{Broker, aborted};
 
 /// What a turn of a queue or of a reader may unpack on a network thread.
-pub(super) const HERE_BYTES_MAX: usize = 2 << 20;
+pub(super) const HERE_BYTES_MAX: usize = 512 << 10;
 /// Memory of the records that are opened at once, about, and where memory is short.
 const PIECE_BYTES: usize = 4 << 20;
 const SHORT_PIECE_BYTES: usize = 1 << 20;
