@@ -24,7 +24,7 @@ pub struct Cli {
 pub enum Command {
     /// Experiments and targets, each in a line.
     List,
-    /// Run some experiments against targets in turn, at least three pairs.
+    /// Run some experiments against targets in turn, at least six pairs.
     #[command(after_help = EXAMPLES)]
     Compare {
         /// Names of experiments; `list` shows them.
@@ -33,7 +33,7 @@ pub enum Command {
         /// quick (two cores, minutes), full (a figure to quote), or of a few graded (every point, briefly).
         #[arg(long, default_value = "quick")]
         scale: String,
-        /// Pairs of runs [default: 3, or the experiment's own where that is more]
+        /// Pairs of runs [default: 6, or the experiment's own where that is more]
         #[arg(long)]
         pairs: Option<u32>,
         #[command(flatten)]
@@ -124,6 +124,12 @@ pub struct Common {
     /// Start no target that would run beyond so many minutes, but for the first; the same command goes on from there.
     #[arg(long)]
     pub minutes: Option<f64>,
+    /// Draw the orders of targets and variations from this number [default: one made of the folder's path]
+    #[arg(long)]
+    pub seed: Option<u32>,
+    /// Leave out the second target of our own binary. Without it there is no floor of noise, and no difference is told.
+    #[arg(long)]
+    pub without_floor: bool,
     /// Print what would be run and how long it takes, and end.
     #[arg(long)]
     pub plan: bool,

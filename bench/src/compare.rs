@@ -3,7 +3,7 @@
 mod making;
 mod probe;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,12 +29,14 @@ pub struct Comparison {
     pub store: Store,
     /// The command that repeats it.
     pub command: String,
+    /// From which orders are drawn.
+    pub seed: u32,
 }
 
 impl Comparison {
     /// Says what will be done, about how long it takes, and with what.
     pub fn plan(&self) -> (Vec<Session>, Duration) {
-        let mut lot = Lot::new(seed(&self.store));
+        let mut lot = Lot::new(u64::from(self.seed));
         let state = self.store.state();
         let sessions = plan::sessions(
             &self.experiments,
@@ -106,12 +108,20 @@ impl Comparison {
     }
 }
 
-/// The same folder draws the same lots, so that a plan that is resumed keeps its order.
-fn seed(store: &Store) -> u64 {
-    let path: PathBuf = store.folder().to_owned();
-    path.to_string_lossy()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// The seed of a folder: the one with which it was begun, so that what is resumed keeps its order; else this one, or one made of its path.
+///
+/// # Errors
+/// It was begun with another, or cannot be written.
+pub fn seed(store: &Store, given: Option<u32>) -> Result<u32> {
+    let mut state = store.state();
+    let hash = |path: &Path| path.to_string_lossy().bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    if let (Some(begun), Some(given)) = (state.seed, given) {
+        anyhow::ensure!(begun == given, "{} was begun with --seed {begun}", store.folder().display());
+    }
+    let seed = state.seed.or(given).unwrap_or_else(|| hash(store.folder()));
+    state.seed = Some(seed);
+    store.keep_state(&state)?;
+    Ok(seed)
 }
 
 #[cfg(test)]

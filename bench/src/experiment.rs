@@ -63,7 +63,7 @@ struct File {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Scale {
-    /// Pairs that `bench` makes; `compare` makes at least three.
+    /// Pairs that `suite` makes; `compare` makes at least six.
     pairs: u32,
     /// Targets that take part in the first pair only: far enough behind that one look tells.
     #[serde(default)]

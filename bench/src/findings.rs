@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::result::{Figure, Finding, Run};
+use crate::result::{Conclusion, Figure, Finding, Run};
+use crate::target::is_again;
 
 /// Is this target Mainstem, by whatever protocol it is asked? It is compared with all others.
 pub fn is_ours(target: &str) -> bool {
@@ -10,7 +11,13 @@ pub fn is_ours(target: &str) -> bool {
 }
 
 /// Pairs from which on a result is more than indicative.
-const PAIRS_WANTED: u32 = 3;
+const PAIRS_WANTED: u32 = 6;
+/// Pairs from which on there is an interval, and a floor.
+const PAIRS_MIN: usize = 3;
+/// Samples that the bootstrap draws.
+const RESAMPLES: usize = 4000;
+/// How much of them the interval leaves out on each side.
+const OUTSIDE: f64 = 0.025;
 
 /// Why a run is not ranked; nothing when it is.
 pub fn flaws(run: &Run) -> Vec<&'static str> {
@@ -63,23 +70,76 @@ fn range(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(*value), high.max(*value)))
 }
 
+/// The 95 % interval of the median of ratios, by bootstrap of their logarithms. The same ratios give the same interval.
+pub fn interval(ratios: &[f64]) -> Option<(f64, f64)> {
+    if ratios.len() < PAIRS_MIN {
+        return None;
+    }
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut draw = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        logs[(state % logs.len() as u64) as usize]
+    };
+    let mut medians: Vec<f64> =
+        (0..RESAMPLES).map(|_| median(&(0..logs.len()).map(|_| draw()).collect::<Vec<_>>())).collect();
+    medians.sort_by(f64::total_cmp);
+    let cut = (RESAMPLES as f64 * OUTSIDE) as usize;
+    Some((medians[cut].exp(), medians[RESAMPLES - 1 - cut].exp()))
+}
+
+/// The largest factor between two runs of the same binary that were made in the same pair: of this experiment, or of all that have this figure where
+/// it has too few.
+fn floor(runs: &[Run], figures: &BTreeMap<String, Figure>, experiment: &str, figure: Figure) -> Option<f64> {
+    let of = |wanted: &dyn Fn(&Run) -> bool| {
+        let mut factors = Vec::new();
+        for again in runs.iter().filter(|run| is_again(&run.target.name) && wanted(run)) {
+            let first = runs.iter().find(|run| {
+                again.target.name.strip_prefix(run.target.name.as_str()).is_some_and(|rest| rest == crate::target::AGAIN)
+                    && (&run.experiment, &run.variation, run.pair) == (&again.experiment, &again.variation, again.pair)
+                    && run.target.durability == again.target.durability
+            });
+            let values = first.and_then(|first| Some((figure_of(first, figure)?, figure_of(again, figure)?)));
+            factors.extend(values.map(|(one, other)| (one / other).ln().abs().exp()));
+        }
+        (factors.len() >= PAIRS_MIN).then(|| factors.into_iter().fold(1.0, f64::max))
+    };
+    of(&|run| run.experiment == experiment)
+        .or_else(|| of(&|run| figures.get(&run.experiment).copied().unwrap_or_default() == figure))
+}
+
+/// What the ratios tell.
+fn conclude(advantage: f64, interval: Option<(f64, f64)>, floor: Option<f64>) -> Conclusion {
+    let (Some((low, high)), Some(floor)) = (interval, floor) else { return Conclusion::NoDifference };
+    if low > 1.0 && advantage > floor {
+        Conclusion::Better
+    } else if high < 1.0 && advantage < 1.0 / floor {
+        Conclusion::Worse
+    } else {
+        Conclusion::NoDifference
+    }
+}
+
 /// All findings of these runs, those where Mainstem loses most first.
 pub fn find(runs: &[Run], figures: &BTreeMap<String, Figure>) -> Vec<Finding> {
     let mut by_question: BTreeMap<(&str, &str, &str), Vec<&Run>> = BTreeMap::new();
-    for run in runs {
+    for run in runs.iter().filter(|run| !is_again(&run.target.name)) {
         by_question.entry((&run.experiment, &run.variation, &run.target.durability)).or_default().push(run);
     }
     let mut findings = Vec::new();
-    for ((experiment, ..), runs) in by_question {
+    for ((experiment, ..), of_question) in by_question {
         let figure = figures.get(experiment).copied().unwrap_or_default();
-        let mut names: Vec<&str> = runs.iter().map(|run| run.target.name.as_str()).collect();
+        let floor = floor(runs, figures, experiment, figure);
+        let mut names: Vec<&str> = of_question.iter().map(|run| run.target.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         let (ours, peers): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_ours(name));
-        let of = |wanted: Vec<&str>| wanted.into_iter().filter_map(|name| better_variant(&runs, name, figure)).collect::<Vec<_>>();
+        let of = |wanted: Vec<&str>| wanted.into_iter().filter_map(|name| better_variant(&of_question, name, figure)).collect::<Vec<_>>();
         let peers = of(peers);
         for ours in of(ours) {
-            findings.extend(peers.iter().filter_map(|theirs| compare(&ours, theirs, figure)));
+            findings.extend(peers.iter().filter_map(|theirs| compare(&ours, theirs, figure, floor)));
         }
     }
     findings.sort_by(|one, other| one.advantage.total_cmp(&other.advantage));
@@ -107,7 +167,7 @@ fn name_with_variant(run: &Run) -> String {
     if target.variant == "stock" { target.name.clone() } else { format!("{} {}", target.name, target.variant) }
 }
 
-fn compare(ours: &[(&Run, f64)], theirs: &[(&Run, f64)], figure: Figure) -> Option<Finding> {
+fn compare(ours: &[(&Run, f64)], theirs: &[(&Run, f64)], figure: Figure, floor: Option<f64>) -> Option<Finding> {
     let mut ratios = Vec::new();
     for (run, value) in ours {
         for (_, their_value) in theirs.iter().filter(|(other, _)| other.pair == run.pair) {
@@ -122,6 +182,7 @@ fn compare(ours: &[(&Run, f64)], theirs: &[(&Run, f64)], figure: Figure) -> Opti
     let values = |side: &[(&Run, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<_>>();
     let limited = |side: &[(&Run, f64)]| side.iter().any(|(run, _)| run.verdict.client_limited);
     let pairs = ratios.len() as u32;
+    let (advantage, interval) = (median(&ratios), interval(&ratios));
     Some(Finding {
         experiment: run.experiment.clone(),
         variation: run.variation.clone(),
@@ -132,8 +193,11 @@ fn compare(ours: &[(&Run, f64)], theirs: &[(&Run, f64)], figure: Figure) -> Opti
         peer: name_with_variant(peer),
         theirs: median(&values(theirs)),
         theirs_range: range(&values(theirs)),
-        advantage: median(&ratios),
+        advantage,
         advantage_range: range(&ratios),
+        interval,
+        floor,
+        conclusion: conclude(advantage, interval, floor),
         pairs,
         indicative: pairs < PAIRS_WANTED,
         client_limited: limited(ours) || limited(theirs),

@@ -38,6 +38,7 @@ mod worker;
 mod workload;
 mod yardstick;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -48,6 +49,7 @@ use clap::Parser;
 use cli::{Cli, Command, Common};
 use compare::Comparison;
 use experiment::Experiment;
+use result::Conclusion;
 use store::Store;
 use target::{Places, Target};
 use workload::Workload;
@@ -83,7 +85,7 @@ fn execute(command: Command) -> Result<()> {
             let name = experiments.join("+");
             let experiments = find(&experiments, &scale)?;
             let own = experiments.iter().map(|experiment| experiment.pairs).max().unwrap_or(1);
-            compare(&name, experiments, Some(pairs.unwrap_or(own.max(3))), &common)
+            compare(&name, experiments, Some(pairs.unwrap_or(own.max(6))), &common)
         }
         Command::Suite { scale, common } => {
             let names: Vec<String> = Experiment::names().map(str::to_owned).collect();
@@ -168,9 +170,19 @@ fn compare(name: &str, experiments: Vec<Experiment>, pairs: Option<u32>, common:
         [] => Target::names().map(str::to_owned).collect(),
         given => given.to_vec(),
     };
-    let targets: Vec<Target> = words.iter().map(|word| Target::find(word)).collect::<Result<_>>()?;
+    let mut targets: Vec<Target> = words.iter().map(|word| Target::find(word)).collect::<Result<_>>()?;
+    if !common.targets.is_empty() {
+        check_names(&targets, &experiments)?;
+    }
+    let compared = targets.iter().any(|target| !findings::is_ours(&target.name));
+    if compared && !common.without_floor {
+        let again: Vec<Target> = targets.iter().filter(|target| findings::is_ours(&target.name)).map(Target::again).collect();
+        targets.extend(again);
+    }
+    let store = Store::open(common.out.as_deref().unwrap_or(&Path::new("target/bench").join(name)))?;
     let comparison = Comparison {
-        store: Store::open(common.out.as_deref().unwrap_or(&Path::new("target/bench").join(name)))?,
+        seed: compare::seed(&store, common.seed)?,
+        store,
         experiments,
         targets,
         pairs,
@@ -188,6 +200,20 @@ fn compare(name: &str, experiments: Vec<Experiment>, pairs: Option<u32>, common:
     write_report(&comparison.store)?;
     if left > 0 {
         println!("{left} starts are left: the same command goes on there");
+    }
+    Ok(())
+}
+
+/// Whether each target takes part in something: one that no experiment names would be left out without a word.
+fn check_names(targets: &[Target], experiments: &[Experiment]) -> Result<()> {
+    let names: BTreeSet<&str> = experiments.iter().flat_map(|one| one.targets.iter().map(String::as_str)).collect();
+    for target in targets {
+        ensure!(
+            names.contains(target.name.as_str()),
+            "target `{}` takes part in none of these experiments; they name {}",
+            target.name,
+            names.iter().copied().collect::<Vec<_>>().join(", ")
+        );
     }
     Ok(())
 }
@@ -264,8 +290,15 @@ fn print_plan(comparison: &Comparison, sessions: &[plan::Session], time: Duratio
 fn write_report(store: &Store) -> Result<()> {
     let report = report::collect(store)?;
     let page = report::write(&report, store.folder())?;
-    let losses = report.findings.iter().filter(|finding| finding.advantage < 1.0).count();
-    println!("{} runs; Mainstem loses in {losses} of {} comparisons", report.runs.len(), report.findings.len());
+    let told = |wanted| report.findings.iter().filter(|finding| finding.conclusion == wanted).count();
+    println!(
+        "{} runs; of {} comparisons Mainstem loses {}, wins {}, and {} show no difference that this session can tell",
+        report.runs.len(),
+        report.findings.len(),
+        told(Conclusion::Worse),
+        told(Conclusion::Better),
+        told(Conclusion::NoDifference)
+    );
     println!("report: {}", page.display());
     Ok(())
 }

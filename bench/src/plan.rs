@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::experiment::Experiment;
-use crate::target::{Setup, Target};
+use crate::target::{Setup, Target, is_again};
 use crate::workload::Workload;
 
 /// Starting, settling and stopping a target, on average.
@@ -39,11 +39,19 @@ pub fn sessions(
     for (number, experiment) in experiments.iter().enumerate() {
         for pair in 1..=pairs.unwrap_or(experiment.pairs) {
             let mut order = lot.shuffled(targets.len());
-            let once = |name: &String| pairs.is_none() && pair > 1 && experiment.once.contains(name);
-            order.retain(|target| experiment.targets.contains(&targets[*target].name) && !once(&targets[*target].name));
+            // For all targets, also those that are left out, so that the lots of the others do not depend on them.
+            let variations: Vec<Vec<usize>> = targets.iter().map(|_| lot.shuffled(experiment.variations.len())).collect();
+            let takes_part = |name: &str| experiment.targets.iter().any(|target| target == name);
+            let once = |name: &str| pairs.is_none() && pair > 1 && experiment.once.iter().any(|target| target == name);
+            order.retain(|target| takes_part(targets[*target].known_as()) && !once(targets[*target].known_as()));
             for (place, target) in order.into_iter().enumerate() {
                 for variant in variants(experiment, &targets[target]) {
-                    let made = sessions_of(experiment, &targets[target], &variant);
+                    let mut made = sessions_of(experiment, &targets[target], &variant, &variations[target]);
+                    // For the floor one variation is enough, each time another.
+                    if is_again(&targets[target].name) {
+                        made.truncate(1);
+                        made.iter_mut().for_each(|(_, variations)| variations.truncate(1));
+                    }
                     all.extend(made.into_iter().map(|(setup, variations)| Session {
                         experiment: number,
                         target,
@@ -59,12 +67,13 @@ pub fn sessions(
     all
 }
 
-/// The variations that this target takes part in, by what it must be started with.
-fn sessions_of(experiment: &Experiment, target: &Target, variant: &str) -> Vec<(Setup, Vec<usize>)> {
+/// The variations that this target takes part in, by what it must be started with, in this order.
+fn sessions_of(experiment: &Experiment, target: &Target, variant: &str, order: &[usize]) -> Vec<(Setup, Vec<usize>)> {
     let mut found: Vec<(Setup, Vec<usize>)> = Vec::new();
-    for (number, variation) in experiment.variations.iter().enumerate() {
+    for number in order.iter().copied() {
+        let variation = &experiment.variations[number];
         let workload = &variation.workload;
-        if !variation.is_for(&target.name) || target.promise(workload.durability).is_none() {
+        if !variation.is_for(target.known_as()) || target.promise(workload.durability).is_none() {
             continue;
         }
         let setup = setup_of(workload, variant);
@@ -193,6 +202,35 @@ mod tests {
         let seconds = |before| priming_time(&workload, Duration::from_secs(before)).as_secs();
         assert_eq!([seconds(0), seconds(12), seconds(30), seconds(500)], [30, 18, 10, 10]);
         assert_eq!(priming_time(&Workload { priming_seconds: 0.0, ..workload }, Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_order_of_variations_is_drawn_by_the_seed() {
+        let experiment = Experiment::find("fsync-batch", "quick").unwrap();
+        let targets: Vec<Target> = ["mainstem", "kafka"].map(|name| Target::find(name).unwrap()).into();
+        let orders = |seed| -> Vec<(usize, Vec<usize>)> {
+            let stock = |_: &Experiment, _: &Target| vec!["stock".to_owned()];
+            let made = sessions(std::slice::from_ref(&experiment), &targets, stock, Some(6), &mut Lot::new(seed));
+            made.into_iter().map(|session| (session.target, session.variations)).collect()
+        };
+        assert_eq!(orders(7), orders(7), "a plan is repeated");
+        assert_ne!(orders(7), orders(8));
+        let different: std::collections::BTreeSet<Vec<usize>> = orders(7).into_iter().map(|(_, order)| order).collect();
+        assert!(different.len() > 6, "not the order of the file each time: {different:?}");
+    }
+
+    #[test]
+    fn the_same_binary_again_takes_part_with_one_variation_in_each_pair() {
+        let experiment = Experiment::find("fsync-batch", "quick").unwrap();
+        let mainstem = Target::find("mainstem").unwrap();
+        let targets = [mainstem.again(), mainstem, Target::find("kafka").unwrap()];
+        let stock = |_: &Experiment, _: &Target| vec!["stock".to_owned()];
+        let made = sessions(std::slice::from_ref(&experiment), &targets, stock, Some(6), &mut Lot::new(7));
+        let again: Vec<&Session> = made.iter().filter(|session| session.target == 0).collect();
+        assert!(again.len() == 6 && again.iter().all(|session| session.variations.len() == 1), "{again:?}");
+        let chosen: std::collections::BTreeSet<usize> = again.iter().map(|session| session.variations[0]).collect();
+        assert!(chosen.len() > 1, "each time another: {chosen:?}");
+        assert_eq!(made.iter().filter(|session| session.target == 1).count(), 12, "two durabilities");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Run {
     pub pair: u32,
     /// Place in the randomised order of its pair, from 0.
     pub order: u32,
+    #[serde(default)]
+    pub position: Position,
     pub target: TargetRecord,
     /// The command that repeats it.
     pub command: String,
@@ -104,6 +106,19 @@ pub struct Verdict {
     pub complete: Option<bool>,
     /// Why not valid, not stable, or what else a reader must know.
     pub remarks: Vec<String>,
+}
+
+/// Where in its session a run was made. Orders are drawn by lot, because what ran before changes what is measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Position {
+    /// From which the order of targets and of variations was drawn.
+    pub seed: u32,
+    /// How many runs of the same start came before it.
+    pub place: u32,
+    /// How long the disk was waited for before it: until what was deleted is gone, and what was written is on it.
+    pub settled_s: f64,
+    /// What was deleted and still on the disk then.
+    pub left_mb: f64,
 }
 
 /// The load at full speed by which a target was primed, on topics of its own, before a run: no measurement is a target's first load.
@@ -345,9 +360,28 @@ pub struct Finding {
     /// Above 1 Mainstem is better, whichever way the figure counts.
     pub advantage: f64,
     pub advantage_range: (f64, f64),
+    /// 95 % interval of the median of the pairs' ratios, by bootstrap of their logarithms; absent with fewer than three pairs.
+    #[serde(default)]
+    pub interval: Option<(f64, f64)>,
+    /// The largest factor between two runs of the same binary in this session; absent with fewer than three such pairs.
+    #[serde(default)]
+    pub floor: Option<f64>,
+    #[serde(default)]
+    pub conclusion: Conclusion,
     pub pairs: u32,
-    /// Fewer than three pairs.
+    /// Fewer than six pairs.
     pub indicative: bool,
     /// A run of either side was limited by the client: the ratio is a lower bound of the difference.
     pub client_limited: bool,
+}
+
+/// What a session can tell of a difference: one is told only where the interval has no 1 in it and the ratio is further from 1 than the floor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Conclusion {
+    Better,
+    Worse,
+    /// No difference that this session can tell.
+    #[default]
+    NoDifference,
 }

@@ -25,6 +25,14 @@ use crate::workload::Durability;
 /// Where free ports are looked for: what systems give to connections by themselves begins above.
 const PORTS: Range<u16> = 20_000..32_000;
 
+/// How the name of a target ends that is a second one of the same binary: what differs between the two is noise.
+pub const AGAIN: &str = "-again";
+
+/// Whether a target of this name is a second one of the same binary.
+pub fn is_again(name: &str) -> bool {
+    name.ends_with(AGAIN)
+}
+
 /// The shipped targets.
 const SHIPPED: [(&str, &str); 6] = [
     ("mainstem", include_str!("../targets/mainstem.toml")),
@@ -81,12 +89,19 @@ pub struct Target {
     pub stock: Variant,
     #[serde(default)]
     pub tuned: Option<Variant>,
+    /// How long after a deletion its files are gone from the disk, at most, seconds.
+    #[serde(default = "ten")]
+    pub deletes_within_s: f64,
     /// How it provides durability `memory`; absent when it does not.
     #[serde(default)]
     pub memory: Option<Promise>,
     /// How it provides durability `fsync`; absent when it does not.
     #[serde(default)]
     pub fsync: Option<Promise>,
+}
+
+fn ten() -> f64 {
+    10.0
 }
 
 /// Where settings go.
@@ -177,6 +192,16 @@ impl Target {
             nearest(crate::drivers::NAMES.into_iter(), driver)
         );
         Ok(target)
+    }
+
+    /// The same target again, for the floor of a session.
+    pub fn again(&self) -> Self {
+        Self { name: format!("{}{AGAIN}", self.name), ..self.clone() }
+    }
+
+    /// The name by which experiments know it.
+    pub fn known_as(&self) -> &str {
+        self.name.strip_suffix(AGAIN).unwrap_or(&self.name)
     }
 
     /// How it provides this durability.

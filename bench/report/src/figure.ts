@@ -89,23 +89,23 @@ export function figureKind(figure: Figure): FigureKind {
 export function findingSentence(finding: Finding, ours: string, peer: string): string {
   if (!Number.isFinite(finding.advantage)) return `${ours} and ${peer} have no ratio.`;
   const kind = KINDS[finding.figure];
+  if (undecided(finding)) return `${ours} and ${peer}: no difference that this session can tell.`;
   const behind = loses(finding);
   const factor = times(behind ? 1 / finding.advantage : finding.advantage);
   if (factor === times(1)) return kind.equal(ours, peer);
   return behind ? kind.sentence(peer, ours, factor) : kind.sentence(ours, peer, factor);
 }
 
-/** Mainstem is behind; false too where there is no ratio. */
+/** Mainstem is behind, further than the same binary is from itself. */
 export function loses(finding: Finding): boolean {
-  return Number.isFinite(finding.advantage) && finding.advantage < 1;
+  return finding.conclusion === 'worse';
 }
 
 export function wins(finding: Finding): boolean {
-  return Number.isFinite(finding.advantage) && finding.advantage >= 1;
+  return finding.conclusion === 'better';
 }
 
-/** The range of the ratio has 1 inside: the runs do not tell the two apart. */
+/** No difference that the session can tell. */
 export function undecided(finding: Finding): boolean {
-  const [least, greatest] = finding.advantage_range;
-  return least <= 1 && greatest >= 1;
+  return finding.conclusion === 'no-difference';
 }

@@ -24,6 +24,8 @@ const MAINSTEM: System = {
 const SYSTEMS: Record<string, System> = {
   mainstem: MAINSTEM,
   'mainstem-amqp': MAINSTEM,
+  'mainstem-again': { ...MAINSTEM, title: 'Mainstem again' },
+  'mainstem-amqp-again': { ...MAINSTEM, title: 'Mainstem again' },
   kafka: { title: 'Kafka', colour: '--kafka', marker: 'rect', path: 'M-4,-4H4V4H-4Z' },
   rabbitmq: { title: 'RabbitMQ', colour: '--rabbitmq', marker: 'triangle', path: 'M0,-5L5,4H-5Z' },
   pulsar: { title: 'Pulsar', colour: '--pulsar', marker: 'diamond', path: 'M0,-5.5L5.5,0L0,5.5L-5.5,0Z' },

@@ -42,7 +42,13 @@ export interface Finding {
   /** Above 1 Mainstem is better, whichever way the figure counts. */
   advantage: number;
   advantage_range: [number, number];
+  /** 95 % interval of the median ratio; null with fewer than three pairs. */
+  interval: [number, number] | null;
+  /** The largest factor between two runs of the same binary; null where it is not known. */
+  floor: number | null;
+  conclusion: 'better' | 'worse' | 'no-difference';
   pairs: number;
+  /** Fewer than six pairs. */
   indicative: boolean;
   client_limited: boolean;
 }
@@ -55,6 +61,8 @@ export interface Run {
   scale: string;
   pair: number;
   order: number;
+  /** Orders are drawn from the seed; `place` runs of the same start came before. */
+  position: { seed: number; place: number; settled_s: number; left_mb: number };
   target: TargetRecord;
   command: string;
   /** Seconds since 1970. */

@@ -73,13 +73,13 @@ test('stock is secondary only beside tuned', () => {
 });
 
 test('a loss and a win are said with a factor above 1', () => {
-  const finding = { figure: 'publish-rate', advantage: 0.5, advantage_range: [0.4, 0.6] };
+  const finding = { figure: 'publish-rate', advantage: 0.5, advantage_range: [0.4, 0.6], conclusion: 'worse' };
   assert.equal(
     findingSentence(finding, 'Mainstem', 'Kafka'),
     'Kafka publishes 2.00× as many messages a second as Mainstem.',
   );
   assert.equal(
-    findingSentence({ ...finding, figure: 'publish-p99', advantage: 2 }, 'Mainstem', 'Kafka'),
+    findingSentence({ ...finding, figure: 'publish-p99', advantage: 2, conclusion: 'better' }, 'Mainstem', 'Kafka'),
     'The publish p99 of Kafka is 2.00× that of Mainstem.',
   );
   assert.equal(
@@ -87,7 +87,9 @@ test('a loss and a win are said with a factor above 1', () => {
     'Mainstem spends 2.00× the CPU of Kafka per GB.',
   );
   assert.equal(undecided(finding), false);
-  assert.equal(undecided({ ...finding, advantage_range: [0.9, 1.1] }), true);
+  const equal = { ...finding, conclusion: 'no-difference' };
+  assert.equal(undecided(equal), true);
+  assert.equal(findingSentence(equal, 'Mainstem', 'Kafka'), 'Mainstem and Kafka: no difference that this session can tell.');
 });
 
 test('the sample for Rust has the fields of the fixture', () => {

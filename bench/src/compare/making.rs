@@ -13,7 +13,7 @@ use crate::drivers::{self, Job};
 use crate::experiment::{Experiment, Variation};
 use crate::plan::{self, Session};
 use crate::progress::{Progress, count};
-use crate::result::{FORMAT, Machine, Measured, Priming, PrimingEnd, Run, TargetRecord, Verdict};
+use crate::result::{FORMAT, Machine, Measured, Position, Priming, PrimingEnd, Run, TargetRecord, Verdict};
 use crate::run::{self, Brought, Setting};
 use crate::store::State;
 use crate::target::{Running, Target};
@@ -37,6 +37,10 @@ struct Made<'a> {
     running: &'a Running,
     machine: &'a Machine,
     ceiling: Option<f64>,
+    /// How many runs of this start came before.
+    place: u32,
+    /// Bytes in use on the disk when the target had started.
+    used: u64,
 }
 
 impl<'a> Making<'a> {
@@ -74,11 +78,14 @@ impl<'a> Making<'a> {
             match Running::start(target, &self.comparison.places, session.setup.clone()) {
                 Ok(running) => {
                     let mut primed = Duration::ZERO;
-                    for (number, ceiling) in session.variations.iter().zip(ceilings) {
+                    let used = running.used_bytes();
+                    for (place, (number, ceiling)) in session.variations.iter().zip(ceilings).enumerate() {
                         if self.interrupted.load(Ordering::Relaxed) {
                             break;
                         }
-                        let made = Made { session, experiment, target, running: &running, machine: &machine, ceiling };
+                        let place = place as u32;
+                        let made =
+                            Made { session, experiment, target, running: &running, machine: &machine, ceiling, place, used };
                         self.make_run(&made, &experiment.variations[*number], &mut primed)?;
                     }
                 }
@@ -102,8 +109,11 @@ impl<'a> Making<'a> {
         self.progress.say(&format!("  {} {label}", target.name));
         let job = self.job(target, &workload, &format!("{}-{}", experiment.record.id, session.pair));
         let least = plan::priming_time(&workload, *primed);
-        let made_run = self.prime(&job, running, least).and_then(|priming| Ok((priming, self.execute(&job, running, made.ceiling)?)));
-        let (mut priming, brought) = match made_run {
+        let made_run = self.prime(&job, running, least).and_then(|priming| {
+            let settled = running.settle(made.used);
+            Ok((priming, settled, self.execute(&job, running, made.ceiling)?))
+        });
+        let (mut priming, settled, brought) = match made_run {
             Ok(made_run) => made_run,
             Err(error) => {
                 let reason = format!("{} {} {label}", experiment.record.id, target.name);
@@ -118,6 +128,15 @@ impl<'a> Making<'a> {
         let mut run = self.record(made, variation, workload, brought);
         judge_priming(priming.as_ref(), &mut run.verdict);
         run.priming = priming;
+        run.position = Position {
+            seed: self.comparison.seed,
+            place: made.place,
+            settled_s: settled.seconds,
+            left_mb: settled.left_mb,
+        };
+        if settled.left_mb > 0.0 {
+            run.verdict.remarks.push(format!("{:.0} MB of what was deleted before were still on the disk", settled.left_mb));
+        }
         run.verdict.remarks.extend(payload::remark(&run.workload));
         self.progress.say(&format!("    {}", summary(&run.measured, run.stopped.as_deref())));
         if run.stopped.is_some() {
@@ -139,6 +158,7 @@ impl<'a> Making<'a> {
             scale: experiment.scale.clone(),
             pair: session.pair,
             order: session.order,
+            position: Position::default(),
             target: TargetRecord {
                 name: target.name.clone(),
                 variant: session.setup.variant.clone(),
@@ -165,8 +185,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// Drives the target at full speed by the load of this job, on topics of its own that are deleted, and settles the disk; nothing when
-    /// the time is 0.
+    /// Drives the target at full speed by the load of this job, on topics of its own that are deleted; nothing when the time is 0.
     ///
     /// # Errors
     /// The load broke off.
@@ -189,7 +208,6 @@ impl<'a> Making<'a> {
         };
         let priming = run::prime(setting, least)?;
         driver.clear();
-        running.settle();
         self.progress.say(&format!(
             "    primed for {:.0} s: {}/s at first, {}/s at best{}",
             priming.seconds,

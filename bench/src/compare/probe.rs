@@ -89,7 +89,9 @@ impl Making<'_> {
     fn probe(&self, target: &Target, setup: Setup, workload: &Workload) -> Result<f64> {
         let running = Running::start(target, &self.comparison.places, setup)?;
         let job = self.job(target, workload, "probe");
+        let used = running.used_bytes();
         self.prime(&job, &running, plan::priming_time(workload, Duration::ZERO))?;
+        running.settle(used);
         let brought = self.execute(&job, &running, None)?;
         match brought.stopped {
             Some(reason) => anyhow::bail!("{reason}"),

@@ -29,6 +29,7 @@ fn comparison(folder: &std::path::Path, target: Target, workload: &str) -> Compa
         places,
         store: Store::open(&folder.join("out")).unwrap(),
         command: String::new(),
+        seed: 5,
     }
 }
 

@@ -93,3 +93,69 @@ fn runs_that_are_unstable_or_lost_messages_or_were_cold_are_not_ranked() {
         assert!(found(&[run("mainstem", "stock", 1, 100.0), theirs]).is_empty(), "{name}");
     }
 }
+
+/// Six pairs of Mainstem, itself again and Kafka, at these rates in each pair.
+fn session(rates: impl Fn(u32) -> [f64; 3]) -> Finding {
+    let mut runs = Vec::new();
+    for pair in 1..=6 {
+        let names = ["mainstem", "mainstem-again", "kafka"];
+        runs.extend(names.into_iter().zip(rates(pair)).map(|(name, rate)| run(name, "stock", pair, rate)));
+    }
+    let mut findings = found(&runs);
+    assert_eq!(findings.len(), 1, "the same binary again is no peer");
+    findings.remove(0)
+}
+
+#[test]
+fn a_difference_is_told_only_beyond_the_floor() {
+    // The same binary differs by up to 25 %.
+    let noisy = |pair: u32| 100.0 * [1.25, 1.0, 1.1, 0.9, 1.0, 0.95][pair as usize - 1];
+    let little = session(|pair| [100.0, noisy(pair), 90.0]);
+    assert!((1.24..1.26).contains(&little.floor.unwrap()), "{little:?}");
+    assert_eq!(little.interval.map(|(low, _)| low > 1.0), Some(true), "all six pairs agree");
+    assert_eq!(little.conclusion, Conclusion::NoDifference, "11 % are less than a binary differs from itself");
+    assert_eq!(session(|pair| [100.0, noisy(pair), 70.0]).conclusion, Conclusion::Better);
+    assert_eq!(session(|pair| [100.0, noisy(pair), 140.0]).conclusion, Conclusion::Worse);
+    assert!(!little.indicative);
+}
+
+#[test]
+fn pairs_that_disagree_tell_nothing() {
+    let finding = session(|pair| [100.0, 101.0, if pair % 2 == 0 { 50.0 } else { 160.0 }]);
+    let (low, high) = finding.interval.unwrap();
+    assert!(low < 1.0 && high > 1.0, "{finding:?}");
+    assert_eq!(finding.conclusion, Conclusion::NoDifference);
+}
+
+#[test]
+fn without_a_floor_or_with_two_pairs_nothing_is_told() {
+    let pairs = |count: u32| {
+        let runs: Vec<Run> =
+            (1..=count).flat_map(|pair| [run("mainstem", "stock", pair, 100.0), run("kafka", "stock", pair, 10.0)]).collect();
+        found(&runs).remove(0)
+    };
+    assert_eq!((pairs(6).floor, pairs(6).conclusion), (None, Conclusion::NoDifference));
+    assert_eq!(pairs(2).interval, None);
+}
+
+#[test]
+fn a_binary_beside_itself_has_no_findings_in_a_hundred_sessions() {
+    let mut state = 7_u64;
+    let mut noise = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        100.0 * (1.0 + (state % 2000) as f64 / 10_000.0)
+    };
+    let sessions: Vec<[[f64; 3]; 6]> = (0..100).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| noise()))).collect();
+    let told = sessions.iter().filter(|rates| session(|pair| rates[pair as usize - 1]).conclusion != Conclusion::NoDifference);
+    assert_eq!(told.count(), 0);
+}
+
+#[test]
+fn the_interval_is_the_same_each_time() {
+    let ratios = [1.1, 1.3, 0.9, 1.2, 1.15, 1.05];
+    assert_eq!(interval(&ratios), interval(&ratios));
+    let (low, high) = interval(&ratios).unwrap();
+    assert!(0.9 <= low && low < 1.125 && 1.125 < high && high <= 1.3, "{low} {high}");
+}

@@ -6,13 +6,17 @@ use std::fmt::Write;
 use crate::findings::{figure_of, flaws, is_ours, median};
 use crate::stability;
 use crate::progress::count;
-use crate::result::{ExperimentRecord, Figure, Finding, Report, Run};
+use crate::result::{Conclusion, ExperimentRecord, Figure, Finding, Report, Run};
 
 /// Losses, wins, then a table for each experiment.
 pub fn tables(report: &Report) -> String {
     let mut text = String::new();
-    for (title, losing) in [("Where Mainstem loses", true), ("Where it wins", false)] {
-        let rows: Vec<&Finding> = report.findings.iter().filter(|one| (one.advantage < 1.0) == losing).collect();
+    for (title, conclusion) in [
+        ("Where Mainstem loses", Conclusion::Worse),
+        ("Where it wins", Conclusion::Better),
+        ("No difference that this session can tell", Conclusion::NoDifference),
+    ] {
+        let rows: Vec<&Finding> = report.findings.iter().filter(|one| one.conclusion == conclusion).collect();
         let _ = writeln!(text, "### {title}\n");
         if rows.is_empty() {
             let _ = writeln!(text, "Nowhere in these runs.\n");
@@ -20,9 +24,9 @@ pub fn tables(report: &Report) -> String {
         }
         let _ = writeln!(
             text,
-            "| experiment | variation | figure | Mainstem | peer | | Mainstem is … times as good | pairs |"
+            "| experiment | variation | figure | Mainstem | peer | | Mainstem is … times as good (95 %) | the same binary differs by | pairs |"
         );
-        let _ = writeln!(text, "|---|---|---|---|---|---|---|---|");
+        let _ = writeln!(text, "|---|---|---|---|---|---|---|---|---|");
         for row in rows {
             let _ = writeln!(text, "{}", finding_row(row));
         }
@@ -54,7 +58,7 @@ fn finding_row(finding: &Finding) -> String {
         (false, false) => "",
     };
     format!(
-        "| {} | {} | {} | {} | {} | {} | {:.2} ({:.2}–{:.2}){marks} | {} |",
+        "| {} | {} | {} | {} | {} | {} | {:.2}{}{marks} | {} | {} |",
         finding.experiment,
         if finding.variation.is_empty() { &finding.durability } else { &finding.variation },
         name_of(finding.figure),
@@ -62,8 +66,8 @@ fn finding_row(finding: &Finding) -> String {
         finding.peer,
         value(finding.figure, finding.theirs),
         finding.advantage,
-        finding.advantage_range.0,
-        finding.advantage_range.1,
+        finding.interval.map_or(String::new(), |(low, high)| format!(" ({low:.2}–{high:.2})")),
+        finding.floor.map_or("not known".to_owned(), |floor| format!("{floor:.2}")),
         finding.pairs
     )
 }

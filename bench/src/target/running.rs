@@ -25,6 +25,17 @@ const OWN_VARIABLES: &str = "MAINSTEM_BENCH_";
 /// Lines of a log that are shown when a target does not start.
 const LOG_LINES: usize = 15;
 
+/// Bytes that a target may keep of what was deleted, like a segment that is being written.
+const SPACE_SLACK: u64 = 1200 << 20;
+
+/// How the disk was waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settled {
+    pub seconds: f64,
+    /// What was deleted and still there when the wait ended.
+    pub left_mb: f64,
+}
+
 /// What a target is started with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
@@ -105,11 +116,23 @@ impl Running {
         shown
     }
 
-    /// Waits until what it has written is on the disk and the disk is quiet; not for a target that ran before, whose disk may be elsewhere.
-    pub fn settle(&self) {
-        if !self.target.start.is_empty() {
-            settle_disk();
+    /// Bytes in use on the file system that has its data; 0 for a target that ran before, whose disk may be elsewhere.
+    pub fn used_bytes(&self) -> u64 {
+        let home = if self.target.foreground { &self.places.scratch } else { &self.places.peers_home };
+        if self.target.start.is_empty() { 0 } else { used_bytes(home) }
+    }
+
+    /// Waits until what was deleted is gone, so that no more is in use than `before`, and what was written is on the disk and the disk is
+    /// quiet; at once for a target that ran before.
+    pub fn settle(&self, before: u64) -> Settled {
+        let began = Instant::now();
+        if self.target.start.is_empty() {
+            return Settled::default();
         }
+        let most = Duration::from_secs_f64(self.target.deletes_within_s);
+        let left = wait_for_space(|| self.used_bytes(), before.saturating_add(SPACE_SLACK), most, Duration::from_millis(500));
+        settle_disk();
+        Settled { seconds: began.elapsed().as_secs_f64(), left_mb: left as f64 / 1e6 }
     }
 
     fn fill(&self, text: &str) -> String {
@@ -241,6 +264,31 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
+/// Bytes in use on the file system of this path, or of the nearest folder above it that exists; 0 when that cannot be told.
+fn used_bytes(path: &Path) -> u64 {
+    let Some(found) = path.ancestors().find(|path| path.exists()) else { return 0 };
+    let Ok(name) = std::ffi::CString::new(found.as_os_str().as_encoded_bytes()) else { return 0 };
+    // SAFETY: all zeros are a value of this plain structure.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a string that ends in zero and a structure, both of which live on.
+    if unsafe { libc::statvfs(name.as_ptr(), &raw mut found) } != 0 {
+        return 0;
+    }
+    (found.f_blocks as u64).saturating_sub(found.f_bfree as u64).saturating_mul(found.f_frsize as u64)
+}
+
+/// Waits until no more than so much is used, for so long at most; returns what is used beyond it then.
+fn wait_for_space(mut used: impl FnMut() -> u64, wanted: u64, most: Duration, pause: Duration) -> u64 {
+    let began = Instant::now();
+    loop {
+        let beyond = used().saturating_sub(wanted);
+        if beyond == 0 || began.elapsed() >= most {
+            return beyond;
+        }
+        std::thread::sleep(pause);
+    }
+}
+
 /// Waits until what was written before is on the disk and the disk is quiet, so that it does not count for the next.
 fn settle_disk() {
     // SAFETY: takes nothing and returns nothing.
@@ -260,4 +308,24 @@ fn settle_disk() {
 pub fn drop_page_cache() -> bool {
     settle_disk();
     fs::write(Path::new("/proc/sys/vm/drop_caches"), "3\n").is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_waited_for_until_deleted_files_are_gone() {
+        let mut readings = [900, 900, 700, 500, 100].into_iter();
+        let used = || readings.next().expect("it stops once there is space");
+        assert_eq!(wait_for_space(used, 500, Duration::from_secs(60), Duration::ZERO), 0);
+        assert_eq!(readings.next(), Some(100), "as soon as that");
+        assert_eq!(wait_for_space(|| 900, 500, Duration::ZERO, Duration::ZERO), 400, "what is left is told");
+    }
+
+    #[test]
+    fn used_space_is_that_of_the_nearest_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(used_bytes(&folder.path().join("not/there")) > 0);
+    }
 }

@@ -99,15 +99,19 @@ fn signal(pid: u32, name: &str) {
 }
 
 const STEADY: &str = "name: steady\npartitionsPerTopic: 4\nproducersPerTopic: 2\nconsumerPerSubscription: 2\n\
-                      subscriptionsPerTopic: 2\nproducerRate: 2000\nwarmupSeconds: 3\nwarmupWindowSeconds: 1\n";
+                      subscriptionsPerTopic: 2\nproducerRate: 2000\nprimingSeconds: 0\nwarmupSeconds: 3\nwarmupWindowSeconds: 1\n";
 
 #[test]
 fn a_fixed_rate_is_measured_and_every_message_accounted_for() {
     let bench = Bench::new();
-    let workload = bench.workload(&format!("{STEADY}testSeconds: 3\n"));
+    let primed = STEADY.replace("primingSeconds: 0", "primingSeconds: 2");
+    let workload = bench.workload(&format!("{primed}testSeconds: 6\n"));
     let output = bench.run(&["run", workload.to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let run = bench.result();
+    assert!(run["priming"]["seconds"].as_f64().unwrap() >= 2.0 && run["priming"]["drained"] == true, "{}", run["priming"]);
+    assert!(run["measured"]["publish_latency"]["p99_ms"].as_f64().is_some(), "12,000 messages have a p99: {}", run["measured"]);
+    assert!(run["measured"]["publish_latency"]["p999_ms"].is_null(), "and no p99.9");
     let rate = run["measured"]["publish_rate"].as_f64().unwrap();
     assert!((1900.0..2100.0).contains(&rate), "{rate}");
     let received = run["measured"]["receive_rate"].as_f64().unwrap();
@@ -208,7 +212,7 @@ fn ctrl_c_ends_the_broker_and_leaves_a_report() {
 #[test]
 fn a_peer_that_is_missing_is_said_and_the_others_run() {
     let bench = Bench::new();
-    let experiment = ["compare", "delay", "--targets", "kafka,mainstem", "--pairs", "1"];
+    let experiment = ["compare", "delay", "--targets", "kafka,mainstem", "--pairs", "1", "--without-floor"];
     let output = bench.run(&experiment);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(bench.result()["target"]["name"], "mainstem");
@@ -225,6 +229,7 @@ fn mistakes_end_it_before_anything_starts() {
         (vec!["compare", "latncy"], "no experiment `latncy`; did you mean `latency`?"),
         (vec!["compare", "latency", "--targets", "rabitmq"], "no target `rabitmq`; did you mean `rabbitmq`?"),
         (vec!["run", "/nowhere.yaml"], "workload /nowhere.yaml"),
+        (vec!["compare", "routing", "--targets", "mainstem"], "target `mainstem` takes part in none of these experiments; they name "),
     ] {
         let output = bench.run(&words);
         assert!(!output.status.success());

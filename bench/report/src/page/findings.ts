@@ -2,7 +2,7 @@
 
 import { experimentAnchor } from './navigation.ts';
 import { h } from '../element.ts';
-import { figureKind, findingSentence, loses, undecided, wins } from '../figure.ts';
+import { figureKind, findingSentence, loses, wins } from '../figure.ts';
 import { count, rangeText, times } from '../format.ts';
 import { peerTitle } from '../system.ts';
 import type { Finding, Report } from '../types.ts';
@@ -29,7 +29,7 @@ export function findings(report: Report): HTMLElement[] {
       won.length > SHOWN_WINS &&
         h('details.more', {}, h('summary', {}, `${won.length - SHOWN_WINS} more`), rows(won.slice(SHOWN_WINS))),
     ]),
-    ...(unclear.length > 0 ? [section('unclear', 'Without a ratio', unclear.length, [rows(unclear)])] : []),
+    ...(unclear.length > 0 ? [section('unclear', 'No difference that this session can tell', unclear.length, [rows(unclear)])] : []),
   ];
 }
 
@@ -91,19 +91,21 @@ function row(finding: Finding, report: Report, reach: number): HTMLElement {
   );
 }
 
-function ratioRange({ advantage_range: [least, greatest] }: Finding): string {
-  return least === greatest ? '' : `(${rangeText(times, least, greatest)}) `;
+function ratioRange({ interval }: Finding): string {
+  return interval === null ? '' : `(${rangeText(times, interval[0], interval[1])}) `;
 }
 
 function caveats(finding: Finding): HTMLElement | null {
   const found: [string, string][] = [];
-  if (finding.indicative) found.push(['indicative', 'Fewer than three pairs.']);
+  if (finding.indicative) found.push(['indicative', 'Fewer than six pairs.']);
   if (finding.client_limited)
     found.push([
       'client-limited',
       'A run of either side was limited by the client: take the difference as a lower bound.',
     ]);
-  if (undecided(finding) && finding.pairs > 1) found.push(['range includes 1×', 'The runs do not tell the two apart.']);
+  if (finding.floor === null)
+    found.push(['no floor', 'Fewer than three pairs of runs of the same binary: how far noise reaches is not known.']);
+  else found.push([`floor ${times(finding.floor)}`, 'As far two runs of the same binary differed in this session.']);
   if (found.length === 0) return null;
   return h(
     'p.caveats',
