@@ -6,6 +6,7 @@
 //! been durable: then it is *corrupt*, and opening fails with file and position.
 
 mod owner;
+mod replaced;
 pub(crate) mod scan;
 mod unproven;
 mod unused;
@@ -140,7 +141,7 @@ pub fn open<S: Submitter>(
     if let Some(checkpoint) = checkpoint {
         replaying.load(checkpoint);
     }
-    files.remove_replaced(&*storage, uuid)?;
+    replaced::remove(&*storage, &files.segments, uuid)?;
     let recovered = replaying.run(&*storage)?;
     let term = Term(recovered.chain.term.0 + 1);
     #[cfg(feature = "planted")]
@@ -245,23 +246,6 @@ impl Files {
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Ends a rewriting that a crash interrupted after its rename.
-    fn remove_replaced(&self, storage: &dyn Storage, uuid: Uuid) -> Result<(), OpenError> {
-        for sequence in &self.segments {
-            let Ok(file) = storage.open(&segment_name(*sequence)) else { continue };
-            let Ok(header) = SegmentHeader::read(&*file) else { continue };
-            if header.kind != SegmentKind::Rewritten || header.journal != uuid || header.sequence != *sequence {
-                continue;
-            }
-            for replaced in header.replaces.iter().filter(|replaced| *replaced != sequence) {
-                if self.segments.contains(replaced) {
-                    storage.discard(&segment_name(*replaced), None).map_err(io_error("remove a replaced segment"))?;
-                }
-            }
-        }
-        Ok(())
     }
 }
 
