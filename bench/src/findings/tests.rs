@@ -76,7 +76,8 @@ fn medians() {
 
 #[test]
 fn runs_that_are_unstable_or_lost_messages_or_were_cold_are_not_ranked() {
-    let flawed: [(&str, fn(&mut Run)); 6] = [
+    type Flaw = fn(&mut Run);
+    let flawed: [(&str, Flaw); 6] = [
         ("invalid", |run| run.verdict.valid = false),
         ("unstable", |run| run.verdict.stable = false),
         ("not complete", |run| run.verdict.complete = Some(false)),
@@ -157,5 +158,5 @@ fn the_interval_is_the_same_each_time() {
     let ratios = [1.1, 1.3, 0.9, 1.2, 1.15, 1.05];
     assert_eq!(interval(&ratios), interval(&ratios));
     let (low, high) = interval(&ratios).unwrap();
-    assert!(0.9 <= low && low < 1.125 && 1.125 < high && high <= 1.3, "{low} {high}");
+    assert!((0.9..1.125).contains(&low) && high > 1.125 && high <= 1.3, "{low} {high}");
 }

@@ -52,6 +52,9 @@ const LOOKED_AT_TOGETHER: usize = 50;
 const BATCH_OPTIMIZED: i8 = 0;
 const RECORD_LIMIT: i8 = 1;
 
+/// Batches, and which of their records the member has.
+type Given = (SmallVec<[Bytes; 4]>, Vec<Acquired>);
+
 /// A partition that a member works on.
 struct Worked {
     topic: Uuid,
@@ -64,7 +67,7 @@ struct Worked {
     code: Option<ErrorCode>,
     acknowledge_code: Option<ErrorCode>,
     /// What the member gets of it.
-    given: Option<Box<(SmallVec<[Bytes; 4]>, Vec<Acquired>)>>,
+    given: Option<Box<Given>>,
 }
 
 /// What is under way, of which a part is done in each turn: all partitions are gone through in each stage.

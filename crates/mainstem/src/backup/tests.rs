@@ -165,7 +165,7 @@ fn half_of_a_backup_is_none_wherever_a_kill_met_it_and_the_next_one_begins_anew(
     let (new_meta, meta, new_manifest) = (Path::new("meta.toml.new"), Path::new("meta.toml"), Path::new("backup.toml.new"));
     let mut states: Vec<Vec<&Path>> = Vec::new();
     // Of many objects each is like the other.
-    let few = |until: &usize| *until < 12 || until % 16 == 0 || *until + 3 > made.len();
+    let few = |until: &usize| *until < 12 || until.is_multiple_of(16) || *until + 3 > made.len();
     for until in (0..=made.len()).filter(few) {
         states.push([&[mark], &made[..until]].concat());
     }
