@@ -67,7 +67,7 @@ impl Headers for MessageHeaders<'_> {
         fields.iter().find(|(found, _)| found.as_bytes() == name).map(|(_, value)| routed(value))
     }
 
-    fn visit(&self, visitor: &mut dyn FnMut(&[u8], routing::Value<'_>)) {
+    fn visit<'a>(&'a self, visitor: &mut dyn FnMut(&'a [u8], routing::Value<'a>)) {
         for (name, value) in self.0.headers().into_iter().flat_map(TableRef::iter) {
             visitor(name.as_bytes(), routed(value));
         }

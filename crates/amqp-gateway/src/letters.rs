@@ -195,20 +195,16 @@ fn is_of_deaths(name: ShortBytes<'_>) -> bool {
 /// Headers and properties that own their bytes.
 struct OwnedHeaders(BytesMut);
 
-impl OwnedHeaders {
-    fn view(&self) -> MessageHeaders<'_> {
-        MessageHeaders(EncodedProperties::trusted(&self.0))
-    }
-}
-
 impl Headers for OwnedHeaders {
     fn get(&self, name: &[u8]) -> Option<routing::Value<'_>> {
         let fields = EncodedProperties::trusted(&self.0).headers()?;
         fields.iter().find(|(found, _)| found.as_bytes() == name).map(|(_, value)| crate::arguments::routed(value))
     }
 
-    fn visit(&self, visitor: &mut dyn FnMut(&[u8], routing::Value<'_>)) {
-        self.view().visit(visitor);
+    fn visit<'a>(&'a self, visitor: &mut dyn FnMut(&'a [u8], routing::Value<'a>)) {
+        for (name, value) in EncodedProperties::trusted(&self.0).headers().into_iter().flat_map(amqp_wire::TableRef::iter) {
+            visitor(name.as_bytes(), crate::arguments::routed(value));
+        }
     }
 
     fn property(&self, property: Property) -> Option<routing::Value<'_>> {

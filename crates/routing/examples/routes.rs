@@ -44,7 +44,7 @@ impl Headers for OneHeader {
         (name == b"user").then_some(Value::Bytes(self.0.as_bytes()))
     }
 
-    fn visit(&self, visitor: &mut dyn FnMut(&[u8], Value<'_>)) {
+    fn visit<'a>(&'a self, visitor: &mut dyn FnMut(&'a [u8], Value<'a>)) {
         visitor(b"user", Value::Bytes(self.0.as_bytes()));
     }
 

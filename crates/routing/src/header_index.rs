@@ -5,10 +5,12 @@
 //! unless `x-match` ends in `-with-x`; `x-match` itself never is one. All of no conditions hold, any of none does not.
 //!
 //! A binding for all is listed under one of its conditions, the one that the fewest others are listed under; a binding for any
-//! under each. A message looks up its own headers, so that what it has nothing in common with costs nothing; what is found is
-//! then checked in full.
+//! under each. A message looks up its own headers, so that what it has nothing in common with costs nothing; a binding for all that
+//! is found is then checked in full. The headers of a message are decoded once for that, so the cost is at most the sum of its
+//! headers and of the conditions of the bindings that have something in common with it.
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 use crate::binding::{BindingId, Bindings};
 use crate::error::InvalidBinding;
@@ -45,14 +47,59 @@ impl Rule {
         arguments.fields().iter().filter(move |field| if self.with_x { &*field.name != MATCH } else { !field.name.starts_with(b"x-") })
     }
 
-    fn holds(self, arguments: &Arguments, headers: &dyn Headers) -> bool {
-        let mut conditions = self.conditions(arguments);
+    /// For a message that meets the condition that the binding was found by.
+    fn holds(self, arguments: &Arguments, headers: &Decoded<'_>) -> bool {
         let met = |condition: &Argument| match (headers.get(&condition.name), condition.value.as_value()) {
             (None, _) => false,
             (Some(_), Value::Void) => true,
             (Some(header), value) => header == value,
         };
-        if self.any { conditions.any(met) } else { conditions.all(met) }
+        self.any || self.conditions(arguments).all(met)
+    }
+}
+
+/// Headers of a message that are looked up without a hash table, and so without an allocation.
+const FEW: usize = 8;
+
+/// The headers of a message, each once.
+#[derive(Default)]
+struct Decoded<'a> {
+    /// All of them, while they are few.
+    few: SmallVec<[(&'a [u8], Value<'a>); FEW]>,
+    /// All of them otherwise.
+    many: HashMap<&'a [u8], Value<'a>>,
+}
+
+impl<'a> Decoded<'a> {
+    fn of(headers: &'a dyn Headers) -> Self {
+        let mut decoded = Self::default();
+        headers.visit(&mut |name, value| decoded.enter(name, value));
+        decoded
+    }
+
+    fn enter(&mut self, name: &'a [u8], value: Value<'a>) {
+        if self.many.is_empty() {
+            if self.get(name).is_some() {
+                return;
+            }
+            if self.few.len() < FEW {
+                self.few.push((name, value));
+                return;
+            }
+            self.many.extend(self.few.drain(..));
+        }
+        self.many.entry(name).or_insert(value);
+    }
+
+    fn get(&self, name: &[u8]) -> Option<Value<'a>> {
+        if self.many.is_empty() {
+            return self.few.iter().find(|(found, _)| *found == name).map(|(_, value)| *value);
+        }
+        self.many.get(name).copied()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&'a [u8], Value<'a>)> {
+        self.few.iter().copied().chain(self.many.iter().map(|(name, value)| (*name, *value)))
     }
 }
 
@@ -150,15 +197,16 @@ impl HeaderIndex {
         if self.headers.is_empty() {
             return;
         }
-        headers.visit(&mut |name, value| {
-            let Some(conditions) = self.headers.get(name) else { return };
+        let headers = Decoded::of(headers);
+        for (name, value) in headers.iter() {
+            let Some(conditions) = self.headers.get(name) else { continue };
             let valued = if value == Value::Void { &[] } else { conditions.list(value) };
             for id in conditions.present.iter().chain(valued) {
                 let (rule, _) = self.rules[id];
-                if rule.holds(&bindings.get(*id).arguments, headers) {
+                if rule.holds(&bindings.get(*id).arguments, &headers) {
                     found(*id);
                 }
             }
-        });
+        }
     }
 }

@@ -246,8 +246,8 @@ pub trait Headers {
     /// The header with that name; of several the one that counts for the protocol.
     fn get(&self, name: &[u8]) -> Option<Value<'_>>;
 
-    /// Visits the headers in any order. One that comes twice is decided by [`Headers::get`].
-    fn visit(&self, visitor: &mut dyn FnMut(&[u8], Value<'_>));
+    /// Visits the headers. Of several with one name the one that counts, see [`Headers::get`], is visited first.
+    fn visit<'a>(&'a self, visitor: &mut dyn FnMut(&'a [u8], Value<'a>));
 
     /// A property of the message.
     fn property(&self, property: Property) -> Option<Value<'_>>;
@@ -262,7 +262,7 @@ impl Headers for NoHeaders {
         None
     }
 
-    fn visit(&self, _: &mut dyn FnMut(&[u8], Value<'_>)) {}
+    fn visit<'a>(&'a self, _: &mut dyn FnMut(&'a [u8], Value<'a>)) {}
 
     fn property(&self, _: Property) -> Option<Value<'_>> {
         None

@@ -75,6 +75,24 @@ fn of_a_header_that_comes_twice_the_one_that_counts_decides() {
 }
 
 #[test]
+fn many_headers_are_gone_through_once_however_many_conditions_there_are() {
+    const COUNT: usize = 2000;
+    let names: Vec<String> = (0..COUNT).map(|number| format!("h{number:04}")).collect();
+    let mut table = Table::new();
+    add_queues(&mut table, 4);
+    let conditions = |rule: &str, value: &str| names.iter().map(|name| string(name, value)).chain([string("x-match", rule)]).collect();
+    for (id, arguments) in [(0, conditions("all", "1")), (1, conditions("all", "2")), (2, conditions("any", "1")), (3, conditions("any", "2"))] {
+        table.bind(b"amq.headers", queue(id), b"", &Arguments::new(arguments)).unwrap();
+    }
+    // The first of the headers comes twice, once with each value; the one that came last counts.
+    let mut headers: Vec<_> = names.iter().map(|name| (name.clone(), text("1"))).collect();
+    headers.insert(0, (names[0].clone(), text("2")));
+    let message = Message { headers, ..Message::default() };
+    assert_eq!(route_with(&table, "amq.headers", &[""], &message), [0, 2]);
+    assert!(message.steps.get() <= 2 * (COUNT + 1), "{}", message.steps.get());
+}
+
+#[test]
 fn x_match_has_to_be_one_of_four_strings() {
     let mut table = Table::new();
     add_queues(&mut table, 1);

@@ -8,6 +8,8 @@ mod random;
 mod rules;
 mod topics;
 
+use std::cell::Cell;
+
 use routing::{Argument, Arguments, Declaration, Declared, DeclareError, Destination, Headers, NoHeaders, Table};
 use routing::{Name, OwnedValue, Property, QueueId, Scratch, Value};
 
@@ -65,15 +67,19 @@ struct Message {
     headers: Vec<(String, OwnedValue)>,
     message_id: Option<String>,
     timestamp: Option<u64>,
+    /// Headers that were gone through.
+    steps: Cell<usize>,
 }
 
 impl Headers for Message {
     fn get(&self, name: &[u8]) -> Option<Value<'_>> {
+        self.steps.set(self.steps.get() + self.headers.len());
         self.headers.iter().rev().find(|(found, _)| found.as_bytes() == name).map(|(_, value)| value.as_value())
     }
 
-    fn visit(&self, visitor: &mut dyn FnMut(&[u8], Value<'_>)) {
-        self.headers.iter().for_each(|(name, value)| visitor(name.as_bytes(), value.as_value()));
+    fn visit<'a>(&'a self, visitor: &mut dyn FnMut(&'a [u8], Value<'a>)) {
+        self.steps.set(self.steps.get() + self.headers.len());
+        self.headers.iter().rev().for_each(|(name, value)| visitor(name.as_bytes(), value.as_value()));
     }
 
     fn property(&self, property: Property) -> Option<Value<'_>> {
