@@ -277,6 +277,11 @@ impl Log {
         producers.flat_map(|all| all.iter().map(|(id, known)| (id, *known, all.transactions().of(id).copied()))).collect()
     }
 
+    /// How many producers are known.
+    pub fn producer_count(&self) -> usize {
+        self.inner.lock().producers.as_deref().map_or(0, |all| all.iter().len())
+    }
+
     /// From now on what is stable is looked up.
     pub(crate) fn set_transactional(&self) {
         self.transactional.store(true, Ordering::Release);

@@ -2,6 +2,7 @@
 //! ends what hangs.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use broker::append::{Append, AppendItem};
 use broker::{AclOperation, Broker, Reply, ReplyTo};
@@ -20,9 +21,11 @@ use kafka_wire::write_txn_markers::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use record::{BatchHeader, Marker};
+use regex::bytes::{Regex, RegexBuilder};
 use types::LogId;
 
-use super::{Outcome, Wait, once};
+use super::{NO_ROOM, Outcome, Wait, once};
+use crate::answer_room::AnswerRoom;
 use crate::body::Body;
 use crate::error_code::of_append;
 use crate::session::Context;
@@ -100,47 +103,101 @@ fn described(id: Str, known: &Transaction, names: &BTreeMap<LogId, (String, i32)
 pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListTransactionsRequest::decode(reader, context.version)?;
     let pattern = request.transactional_id_pattern.as_deref().filter(|pattern| !pattern.is_empty());
-    let Ok(pattern) = pattern.map(whole).transpose() else {
-        let error_code = ErrorCode::InvalidRegularExpression.code();
-        return Ok(Outcome::answer(ListTransactionsResponse { error_code, ..ListTransactionsResponse::default() }));
-    };
     let broker = &context.gateway.broker;
-    if context.is_long(broker.transactions().count()) {
+    // A pattern takes long to compile and to match, however few ids there are.
+    if context.is_long(if pattern.is_some() { usize::MAX } else { broker.transactions().count() }) {
         return Ok(Outcome::Long);
     }
+    let refused = |code: ErrorCode| Outcome::answer(ListTransactionsResponse { error_code: code.code(), ..ListTransactionsResponse::default() });
+    let Ok(pattern) = pattern.map(whole).transpose() else {
+        return Ok(refused(ErrorCode::InvalidRegularExpression));
+    };
     let now = broker.now_ms();
     let unknown: Vec<Str> = request.state_filters.iter().filter(|state| !STATES.contains(&&***state)).cloned().collect();
-    let asking = context.asking().quietly();
-    // All ids wait while this is asked of each of them.
     let states: HashSet<&str> = request.state_filters.iter().map(|state| &**state).collect();
     let producers: HashSet<i64> = request.producer_id_filters.iter().copied().collect();
-    let listed = broker.transactions().list(|(id, known)| {
+    // All producers wait for the lock: rights and the pattern are looked at once it is released.
+    let found = broker.transactions().list(|(id, known)| {
         let state = known.state.name();
         let wanted = (states.is_empty() || states.contains(state))
             && (producers.is_empty() || producers.contains(&known.producer.0))
-            && (request.duration_filter < 0 || now - known.started as i64 > request.duration_filter)
-            && pattern.as_ref().is_none_or(|pattern| pattern.is_match(id))
-            && asking.check_transaction(AclOperation::Describe, id).is_ok();
+            && (request.duration_filter < 0 || now - known.started as i64 > request.duration_filter);
         wanted.then(|| Listed { transactional_id: id.into(), producer_id: known.producer.0, transaction_state: state.into(), ..Default::default() })
     });
+    let asking = context.asking().quietly();
+    let (mut listed, mut room) = (Vec::new(), AnswerRoom::for_all(context.gateway));
+    for one in found {
+        if context.gone.is_some_and(|gone| gone.load(Ordering::Relaxed)) {
+            // Nobody reads the answer.
+            break;
+        }
+        if asking.check_transaction(AclOperation::Describe, &one.transactional_id).is_err()
+            || pattern.as_ref().is_some_and(|pattern| !pattern.is_match(&one.transactional_id))
+        {
+            continue;
+        }
+        if !room.take(|writer| one.encode(writer, context.version)) {
+            // A list that is not whole would be taken for all that there is.
+            return Ok(refused(NO_ROOM));
+        }
+        listed.push(one);
+    }
     Ok(Outcome::answer(ListTransactionsResponse { unknown_state_filters: unknown, transaction_states: listed, ..Default::default() }))
 }
 
 /// Length of a pattern: what is parsed takes a multiple of it, before any limit on what comes of it holds.
 const PATTERN_MAX: usize = 32_767;
+/// Memory that a compiled pattern may take. In the worst case all of it is gone through for each byte of an id.
+const COMPILED_BYTES_MAX: usize = 64 << 10;
 
-/// A pattern that has to match all of an id.
-fn whole(pattern: &str) -> Result<regex::Regex, regex::Error> {
+/// A pattern that has to match all of an id. Without Unicode's classes it is much smaller, and for ids of ASCII it says the same.
+struct Pattern {
+    ascii: Option<Regex>,
+    unicode: Option<Regex>,
+}
+
+impl Pattern {
+    fn is_match(&self, id: &str) -> bool {
+        let (first, second) = if id.is_ascii() { (&self.ascii, &self.unicode) } else { (&self.unicode, &self.ascii) };
+        first.as_ref().or(second.as_ref()).is_some_and(|regex| regex.is_match(id.as_bytes()))
+    }
+}
+
+fn whole(pattern: &str) -> Result<Pattern, regex::Error> {
     if pattern.len() > PATTERN_MAX {
         return Err(regex::Error::CompiledTooBig(PATTERN_MAX));
     }
-    regex::RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(1 << 20).build()
+    let build = |unicode| RegexBuilder::new(&format!("^(?:{pattern})$")).unicode(unicode).size_limit(COMPILED_BYTES_MAX).build();
+    match (build(false), build(true)) {
+        (Err(_), Err(error)) => Err(error),
+        (ascii, unicode) => Ok(Pattern { ascii: ascii.ok(), unicode: unicode.ok() }),
+    }
 }
 
 pub(crate) fn describe_producers(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeProducersRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
-    let asking = context.asking();
+    let mut things = 0;
+    let is_long = request.topics.iter().any(|topic| {
+        let known = broker.topic(&topic.name);
+        topic.partition_indexes.iter().any(|index| {
+            let log = known.as_ref().and_then(|known| known.log(super::fetch::index(*index)?));
+            things += 1 + log.map_or(0, |log| log.producer_count());
+            context.is_long(things)
+        })
+    });
+    if is_long {
+        return Ok(Outcome::Long);
+    }
+    let (asking, version) = (context.asking(), context.version);
+    let mut room = AnswerRoom::new(context.gateway);
+    // Clients look for the leader again and ask again.
+    let no_room = |index: i32| PartitionResponse {
+        partition_index: index,
+        error_code: ErrorCode::NotLeaderOrFollower.code(),
+        error_message: Some(Str::from_static("There is no memory for this part of the answer.")),
+        ..PartitionResponse::default()
+    };
     // One has as many producers as there are: what is named again and again is described once.
     let mut seen = HashSet::new();
     let topics = request.topics.into_iter().map(|topic| {
@@ -156,6 +213,9 @@ pub(crate) fn describe_producers(reader: &mut Reader, context: &mut Context<'_>)
                 let error_code = ErrorCode::UnknownTopicOrPartition.code();
                 return PartitionResponse { partition_index: *index, error_code, ..PartitionResponse::default() };
             };
+            if !room.is_there() {
+                return no_room(*index);
+            }
             let active = log.producers().into_iter().map(|(producer_id, known, open)| ProducerState {
                 producer_id,
                 producer_epoch: i32::from(known.epoch),
@@ -165,7 +225,8 @@ pub(crate) fn describe_producers(reader: &mut Reader, context: &mut Context<'_>)
                 current_txn_start_offset: open.map_or(-1, |open| open.first.0 as i64),
                 ..ProducerState::default()
             });
-            PartitionResponse { partition_index: *index, active_producers: active.collect(), ..PartitionResponse::default() }
+            let one = PartitionResponse { partition_index: *index, active_producers: active.collect(), ..PartitionResponse::default() };
+            if room.take(|writer| one.encode(writer, version)) { one } else { no_room(*index) }
         });
         TopicResponse { partitions: partitions.collect(), name: topic.name, ..TopicResponse::default() }
     });

@@ -1,16 +1,19 @@
-//! Answers to Metadata, ListGroups and DescribeLogDirs are as long as there is memory for answers, and say so where they are not whole; one to
+//! Answers to Metadata, ListGroups, ListTransactions, DescribeProducers and DescribeLogDirs are as long as there is memory for answers, and say so where they are not whole; one to
 //! DescribeConfigs takes what the client reads. What goes through much is done by other threads, however short the request is.
 
 use kafka_wire::{ErrorCode, Writer};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
 use kafka_wire::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+use kafka_wire::describe_producers::{DescribeProducersRequest, DescribeProducersResponse, TopicRequest};
 use kafka_wire::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
 use kafka_wire::list_groups::{ListGroupsRequest, ListGroupsResponse};
+use kafka_wire::list_transactions::{ListTransactionsRequest, ListTransactionsResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 
 use crate::memory::peak;
-use crate::node::{CREATE_TOPICS, Node, flexible};
+use crate::node::{CREATE_TOPICS, Node, batch_of, flexible};
+use crate::transactions::{DONE, init_of};
 
 const LIST_GROUPS: (i16, i16) = (16, 4);
 /// Without a name given first.
@@ -18,6 +21,8 @@ const JOIN_GROUP: (i16, i16) = (11, 3);
 const METADATA: (i16, i16) = (3, 12);
 const DESCRIBE_LOG_DIRS: (i16, i16) = (35, 4);
 const DESCRIBE_CONFIGS: (i16, i16) = (32, 4);
+const DESCRIBE_PRODUCERS: (i16, i16) = (61, 0);
+const LIST_TRANSACTIONS: (i16, i16) = (66, 2);
 const TOPICS: usize = 60;
 const PARTITIONS: usize = 1_000;
 /// What an answer may have whatever others have not read.
@@ -130,6 +135,92 @@ fn a_list_of_groups_is_whole_or_refused() {
     assert_eq!(list(&mut node), (0, 3_000), "a usual answer always fits");
     make(&node, 3_000, 6_000);
     assert_eq!(list(&mut node), (ErrorCode::CoordinatorLoadInProgress.code(), 0));
+    node.stop();
+}
+
+#[test]
+fn producers_for_which_there_is_no_room_are_to_be_asked_for_again() {
+    const PRODUCERS: usize = 400;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start_with_answers(folder.path(), 64 << 10);
+    let client = node.connect();
+    node.create_topic(client, "t", 3);
+    for producer in 0..PRODUCERS as i64 {
+        (0..3).for_each(|partition| node.send_produce(client, 1, "t", partition, batch_of(producer, 0, 0, 1)));
+        (0..3).for_each(|_| _ = node.answer(client));
+    }
+    let request = |partitions: &[i32]| {
+        let topic = TopicRequest { name: "t".into(), partition_indexes: partitions.to_vec(), ..Default::default() };
+        let request = DescribeProducersRequest { topics: vec![topic], ..Default::default() };
+        move |writer: &mut Writer| request.encode(writer, DESCRIBE_PRODUCERS.1)
+    };
+    let described = |node: &mut Node, partitions: &[i32]| {
+        node.send(client, DESCRIBE_PRODUCERS, 1, request(partitions)).expect("taken");
+        let (_, body) = node.answer(client);
+        let response = DescribeProducersResponse::decode(&mut flexible(DESCRIBE_PRODUCERS, body), DESCRIBE_PRODUCERS.1).expect("an answer");
+        let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.map(|one| (one.partition_index, one.error_code, one.active_producers.len())).collect::<Vec<_>>()
+    };
+    let later = ErrorCode::NotLeaderOrFollower.code();
+    assert_eq!(described(&mut node, &[0, 1, 2]), [(0, 0, PRODUCERS), (1, 0, PRODUCERS), (2, later, 0)], "half of the memory for answers");
+    assert_eq!(described(&mut node, &[2]), [(2, 0, PRODUCERS)], "a client that asks again makes progress");
+    assert!(is_made_elsewhere(&mut node, client, DESCRIBE_PRODUCERS, request(&[0, 1])), "800 producers");
+    assert!(!is_made_elsewhere(&mut node, client, DESCRIBE_PRODUCERS, request(&[0, 7])));
+    node.stop();
+}
+
+/// Error code, ids.
+fn list_transactions(node: &mut Node, client: usize, pattern: Option<&str>) -> (i16, Vec<String>) {
+    node.send(client, LIST_TRANSACTIONS, 1, transactions_like(pattern)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = ListTransactionsResponse::decode(&mut flexible(LIST_TRANSACTIONS, body), LIST_TRANSACTIONS.1).expect("an answer");
+    let mut ids: Vec<String> = response.transaction_states.iter().map(|state| state.transactional_id.to_string()).collect();
+    ids.sort_unstable();
+    (response.error_code, ids)
+}
+
+fn transactions_like(pattern: Option<&str>) -> impl FnOnce(&mut Writer) {
+    let transactional_id_pattern = pattern.map(Into::into);
+    let request = ListTransactionsRequest { duration_filter: -1, transactional_id_pattern, ..Default::default() };
+    move |writer: &mut Writer| request.encode(writer, LIST_TRANSACTIONS.1)
+}
+
+#[test]
+fn a_pattern_is_compiled_and_matched_by_other_threads_and_is_small() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    for id in ["orders-1", "orders-2", "other"] {
+        assert_eq!(init_of(&mut node, client, id, 60_000).0, DONE);
+    }
+    assert!(!is_made_elsewhere(&mut node, client, LIST_TRANSACTIONS, transactions_like(None)));
+    assert!(!is_made_elsewhere(&mut node, client, LIST_TRANSACTIONS, transactions_like(Some(""))), "no pattern");
+    assert!(is_made_elsewhere(&mut node, client, LIST_TRANSACTIONS, transactions_like(Some("a"))), "however few ids there are");
+    assert_eq!(list_transactions(&mut node, client, Some("orders-.*")), (0, vec!["orders-1".to_owned(), "orders-2".to_owned()]));
+    assert_eq!(list_transactions(&mut node, client, Some("orders")), (0, Vec::new()), "all of an id matches");
+    assert_eq!(list_transactions(&mut node, client, Some(r"\w+-\d{1,20}")).1.len(), 2);
+    assert_eq!(init_of(&mut node, client, "aéb", 60_000).0, DONE);
+    assert_eq!(list_transactions(&mut node, client, Some("a.b")).1, ["aéb"], "a character is one, however many bytes it has");
+    let refused = (ErrorCode::InvalidRegularExpression.code(), Vec::new());
+    assert_eq!(list_transactions(&mut node, client, Some("(")), refused);
+    assert_eq!(list_transactions(&mut node, client, Some("(.*(a|c)[ac]{3000})?")), refused, "too large");
+    node.stop();
+}
+
+#[test]
+fn a_list_of_transactions_is_whole_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start_with_answers(folder.path(), 64 << 10);
+    let client = node.connect();
+    let make = |node: &mut Node, numbers: std::ops::Range<usize>| {
+        numbers.for_each(|number| assert_eq!(init_of(node, client, &format!("{number:030000}"), 60_000).0, DONE));
+    };
+    make(&mut node, 0..30);
+    let (code, ids) = list_transactions(&mut node, client, None);
+    assert_eq!((code, ids.len()), (0, 30), "a usual answer always fits");
+    make(&mut node, 30..40);
+    assert_eq!(list_transactions(&mut node, client, None), (ErrorCode::CoordinatorLoadInProgress.code(), Vec::new()));
+    assert_eq!(list_transactions(&mut node, client, Some("0*3.")).1.len(), 10, "a part of them fits");
     node.stop();
 }
 
