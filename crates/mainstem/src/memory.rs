@@ -27,10 +27,10 @@ const OPTIONS: &CStr = c"background_thread:true,dirty_decay_ms:1000,muzzy_decay_
 #[unsafe(export_name = "malloc_conf")]
 static MALLOC_CONF: Options = Options(OPTIONS.as_ptr());
 
-/// While this part of the budget is resident, what is freed is given back at once …
-const SHORT_FROM: (u64, u64) = (7, 8);
+/// From this part of the budget on, what is freed is given back at once: caches fill most of it in ordinary work, and buffers come and go beside them …
+const SHORT_FROM: (u64, u64) = (9, 8);
 /// … until no more than this part is.
-const SHORT_UNTIL: (u64, u64) = (3, 4);
+const SHORT_UNTIL: (u64, u64) = (1, 1);
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -74,7 +74,7 @@ fn cgroup_bytes(process: &str) -> Option<u64> {
     smallest.or_else(|| read(&root.join("memory/memory.limit_in_bytes")))
 }
 
-/// Has what is freed given back at once while most of the budget is resident, which costs faults, and after a second otherwise: what came and went within
+/// Has what is freed given back at once while more than the budget is resident, which costs faults, and after a second otherwise: what came and went within
 /// a second is then not resident beside what is in use. Runs as long as the process does.
 ///
 /// # Errors
