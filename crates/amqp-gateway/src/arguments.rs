@@ -68,13 +68,18 @@ impl Headers for MessageHeaders<'_> {
     }
 
     fn visit<'a>(&'a self, visitor: &mut dyn FnMut(&'a [u8], routing::Value<'a>)) {
-        for (name, value) in self.0.headers().into_iter().flat_map(TableRef::iter) {
-            visitor(name.as_bytes(), routed(value));
-        }
+        visit_headers(self.0, visitor);
     }
 
     fn property(&self, property: Property) -> Option<routing::Value<'_>> {
         property_of(self.0, property)
+    }
+}
+
+/// Visits headers as the routing table compares them, as they stand.
+pub(crate) fn visit_headers<'a>(properties: EncodedProperties<'a>, visitor: &mut dyn FnMut(&'a [u8], routing::Value<'a>)) {
+    for (name, value) in properties.headers().into_iter().flat_map(TableRef::iter) {
+        visitor(name.as_bytes(), routed(value));
     }
 }
 

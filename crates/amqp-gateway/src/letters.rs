@@ -202,9 +202,7 @@ impl Headers for OwnedHeaders {
     }
 
     fn visit<'a>(&'a self, visitor: &mut dyn FnMut(&'a [u8], routing::Value<'a>)) {
-        for (name, value) in EncodedProperties::trusted(&self.0).headers().into_iter().flat_map(amqp_wire::TableRef::iter) {
-            visitor(name.as_bytes(), crate::arguments::routed(value));
-        }
+        crate::arguments::visit_headers(EncodedProperties::trusted(&self.0), visitor);
     }
 
     fn property(&self, property: Property) -> Option<routing::Value<'_>> {

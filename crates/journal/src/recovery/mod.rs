@@ -5,6 +5,8 @@
 //! the journal. It was *torn* by a crash, and is cut off, unless a chunk header behind it, in its segment or the next, says that it had
 //! been durable: then it is *corrupt*, and opening fails with file and position.
 
+#[cfg(test)]
+mod faulty;
 mod owner;
 mod replaced;
 pub(crate) mod scan;

@@ -40,100 +40,23 @@ fn replaced_by(storage: &dyn Storage, sequence: u64, uuid: Uuid) -> Result<Vec<u
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::io;
-    use std::os::fd::RawFd;
-    use std::sync::Arc;
-
+    use super::super::faulty::{Fault, Faulty};
     use super::*;
-    use crate::disk::{File, IoMode, RealStorage};
     use crate::segments::sequence_of;
-
-    /// Of a segment.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Fault {
-        Open,
-        Read,
-    }
-
-    /// Fails once at one segment.
-    struct FailingOnce(RealStorage, u64, Cell<Option<Fault>>);
-
-    // SAFETY: the test has one thread.
-    unsafe impl Sync for FailingOnce {}
-
-    struct Unreadable(Arc<dyn File>);
-
-    fn fault() -> io::Error {
-        io::Error::other("a fault")
-    }
-
-    impl File for Unreadable {
-        fn name(&self) -> String {
-            self.0.name()
-        }
-        fn size(&self) -> io::Result<u64> {
-            self.0.size()
-        }
-        fn read_at(&self, _position: u64, _into: &mut [u8]) -> io::Result<usize> {
-            Err(fault())
-        }
-        fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
-            self.0.write_at(position, bytes)
-        }
-        fn sync(&self) -> io::Result<()> {
-            self.0.sync()
-        }
-        fn allocate(&self, size: u64) -> io::Result<()> {
-            self.0.allocate(size)
-        }
-        fn raw_fd(&self) -> Option<RawFd> {
-            None
-        }
-    }
-
-    impl Storage for FailingOnce {
-        fn list(&self) -> io::Result<Vec<String>> {
-            self.0.list()
-        }
-        fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
-            self.0.create(name, size)
-        }
-        fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-            let file = self.0.open(name)?;
-            match (name == segment_name(self.1)).then(|| self.2.take()).flatten() {
-                None => Ok(file),
-                Some(Fault::Open) => Err(fault()),
-                Some(Fault::Read) => Ok(Arc::new(Unreadable(file))),
-            }
-        }
-        fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-            self.0.rename(from, to)
-        }
-        fn remove(&self, name: &str) -> io::Result<()> {
-            self.0.remove(name)
-        }
-        fn sync_folder(&self) -> io::Result<()> {
-            self.0.sync_folder()
-        }
-        fn free_bytes(&self) -> io::Result<u64> {
-            self.0.free_bytes()
-        }
-    }
 
     #[test]
     fn no_segment_is_taken_for_one_that_replaces_nothing_because_it_cannot_be_read_now() {
         let uuid = Uuid::from_u128(7);
         for fault in [None, Some(Fault::Open), Some(Fault::Read)] {
             let folder = tempfile::tempdir().expect("a folder");
-            let storage = FailingOnce(RealStorage::open(folder.path(), IoMode::Buffered).expect("a folder"), 2, Cell::new(None));
+            let storage = Faulty::refusing(folder.path(), String::new());
             for (sequence, replaces) in [(1, vec![]), (2, vec![2, 3]), (3, vec![]), (4, vec![])] {
                 let kind = if replaces.is_empty() { SegmentKind::Journal } else { SegmentKind::Rewritten };
                 let header = SegmentHeader { kind, journal: uuid, sequence, created: 0, replaces };
                 let file = storage.create(&segment_name(sequence), 1 << 16).expect("there is space");
                 file.write_at(0, &header.encode()).expect("written");
             }
-            storage.2.set(fault);
+            storage.fail_once(fault.map(|fault| (segment_name(2), fault)));
             let outcome = remove(&storage, &[1, 2, 3, 4], uuid);
             assert_eq!(outcome.is_err(), fault.is_some(), "{fault:?}: {outcome:?}");
             let list = || {

@@ -51,45 +51,8 @@ pub(super) fn put_aside(storage: &dyn Storage, journal: u16, next_sequence: u64)
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
+    use super::super::faulty::Faulty;
     use super::*;
-    use crate::disk::{File, IoMode, RealStorage};
-
-    /// Refuses to rename or remove one file.
-    struct Refusing(RealStorage, String);
-
-    impl Refusing {
-        fn check(&self, name: &str) -> io::Result<()> {
-            if name == self.1 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
-        }
-    }
-
-    impl Storage for Refusing {
-        fn list(&self) -> io::Result<Vec<String>> {
-            self.0.list()
-        }
-        fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
-            self.0.create(name, size)
-        }
-        fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-            self.0.open(name)
-        }
-        fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-            self.check(from)?;
-            self.0.rename(from, to)
-        }
-        fn remove(&self, name: &str) -> io::Result<()> {
-            self.check(name)?;
-            self.0.remove(name)
-        }
-        fn sync_folder(&self) -> io::Result<()> {
-            self.0.sync_folder()
-        }
-        fn free_bytes(&self) -> io::Result<u64> {
-            self.0.free_bytes()
-        }
-    }
 
     #[test]
     fn segments_stay_from_the_first_that_cannot_be_renamed_down_to_the_journals_end() {
@@ -100,7 +63,7 @@ mod tests {
         };
         for (stays, aside) in [(4, &[5, 6, 7][..]), (5, &[6, 7]), (6, &[7]), (7, &[])] {
             let folder = tempfile::tempdir().expect("a folder");
-            let storage = |stays: String| Refusing(RealStorage::open(folder.path(), IoMode::Buffered).expect("a folder"), stays);
+            let storage = |stays: String| Faulty::refusing(folder.path(), stays);
             let all = || {
                 let mut all = storage(String::new()).list().expect("a folder");
                 all.sort();
@@ -117,7 +80,7 @@ mod tests {
     #[test]
     fn an_unfinished_file_that_cannot_be_removed_stays() {
         let folder = tempfile::tempdir().expect("a folder");
-        let storage = Refusing(RealStorage::open(folder.path(), IoMode::Buffered).expect("a folder"), NAME_REWRITING.to_owned());
+        let storage = Faulty::refusing(folder.path(), NAME_REWRITING.to_owned());
         [NAME_REWRITING, checkpoint::NAME_NEW, checkpoint::NAME].iter().for_each(|name| drop(storage.create(name, 4096).expect("there is space")));
         put_aside(&storage, 0, 5).expect("it can be listed");
         let mut left = storage.list().expect("a folder");

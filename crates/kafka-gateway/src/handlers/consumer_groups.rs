@@ -232,13 +232,16 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
 
 /// Has a heartbeat of a member of `group` carried out on the thread of its connection. What it names has been looked at, elsewhere if that is much.
 pub(super) fn as_member(group: Str, submit: impl FnOnce(&mut Context<'_>) -> Outcome + Send + 'static, context: &mut Context<'_>) -> Outcome {
-    if context.gone.is_none() {
-        return submit(context);
-    }
-    Outcome::Resume(Box::new(move |context| {
+    let speak = move |context: &mut Context<'_>| {
         context.spoken.speak(&group);
         submit(context)
-    }))
+    };
+    on_its_thread(speak, context)
+}
+
+/// Has something done on the thread of the connection, also where its request was decoded elsewhere.
+pub(super) fn on_its_thread(submit: impl FnOnce(&mut Context<'_>) -> Outcome + Send + 'static, context: &mut Context<'_>) -> Outcome {
+    if context.gone.is_none() { submit(context) } else { Outcome::Resume(Box::new(submit)) }
 }
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {

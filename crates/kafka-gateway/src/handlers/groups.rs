@@ -11,7 +11,7 @@ use kafka_wire::sync_group::{SyncGroupRequest, SyncGroupResponse};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use uuid::Uuid;
 
-use super::consumer_groups::as_member;
+use super::consumer_groups::{as_member, on_its_thread};
 use super::{Outcome, Wait};
 use crate::body::Body;
 use crate::error_code::of_group;
@@ -224,12 +224,11 @@ pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         protocol: text(request.protocol_name),
         assignments: request.assignments.iter().map(|one| (one.member_id.to_string(), owned(&one.assignment))).collect(),
     };
-    let group = request.group_id.clone();
     let submit = move |context: &mut Context<'_>| {
-        context.gateway.broker.sync_group(&group, wish, context.to);
+        context.gateway.broker.sync_group(&request.group_id, wish, context.to);
         Outcome::Wait(Box::new(GroupWait::Sync))
     };
-    Ok(as_member(request.group_id, submit, context))
+    Ok(on_its_thread(submit, context))
 }
 
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -273,11 +272,10 @@ pub(crate) fn leave(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     } else {
         vec![LeaveMember { member_id: request.member_id.to_string(), instance: None }]
     };
-    let group = request.group_id.clone();
-    let submit = move |context: &mut Context<'_>| match context.gateway.broker.leave_group(&group, &members, context.to) {
+    let submit = move |context: &mut Context<'_>| match context.gateway.broker.leave_group(&request.group_id, &members, context.to) {
         GroupTold::Now(Heard::Left(outcome)) => Outcome::answer(leave_response(members, outcome, context.version)),
         GroupTold::Now(_) => Outcome::Close(ErrorCode::UnknownServerError),
         GroupTold::Later => Outcome::Wait(Box::new(LeaveWait(members))),
     };
-    Ok(as_member(request.group_id, submit, context))
+    Ok(on_its_thread(submit, context))
 }
