@@ -27,6 +27,8 @@ pub fn flaws(run: &Run) -> Vec<&'static str> {
         ("invalid", !verdict.valid),
         ("unstable", !verdict.stable),
         ("not complete", verdict.complete == Some(false)),
+        ("out of order", verdict.ordered == Some(false)),
+        ("content changed", verdict.intact == Some(false)),
         ("messages failed", run.measured.failed > 0),
         ("not primed", run.priming.is_none()),
     ];

@@ -29,6 +29,7 @@ mod receipt;
 mod report;
 mod result;
 mod run;
+mod self_check;
 mod stability;
 mod stamp;
 mod store;
@@ -195,6 +196,7 @@ fn compare(name: &str, experiments: Vec<Experiment>, pairs: Option<u32>, common:
     if common.plan {
         return Ok(());
     }
+    self_check::once(&comparison.store)?;
     end_on_ctrl_c();
     let left = comparison.make(&INTERRUPTED, common.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)))?;
     write_report(&comparison.store)?;
@@ -288,6 +290,7 @@ fn print_plan(comparison: &Comparison, sessions: &[plan::Session], time: Duratio
 }
 
 fn write_report(store: &Store) -> Result<()> {
+    self_check::once(store)?;
     let report = report::collect(store)?;
     let page = report::write(&report, store.folder())?;
     let told = |wanted| report.findings.iter().filter(|finding| finding.conclusion == wanted).count();

@@ -4,6 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::stamp::seal;
 use crate::workload::Workload;
 
 /// A pool never takes more memory than this for each sending thread.
@@ -33,7 +34,9 @@ impl Pool {
                 file.display(),
                 bytes.len()
             );
-            return Ok(Self { payloads: vec![bytes.into_boxed_slice()], next: 0 });
+            let mut bytes = bytes.into_boxed_slice();
+            seal(&mut bytes);
+            return Ok(Self { payloads: vec![bytes], next: 0 });
         }
         let wanted = match workload.randomized_payload_pool_size as usize {
             0 => POOL_PAYLOADS,
@@ -69,6 +72,7 @@ fn payload(size: usize, random: usize, state: &mut u64) -> Box<[u8]> {
         let word = state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes();
         chunk.copy_from_slice(&word[..chunk.len()]);
     }
+    seal(&mut bytes);
     bytes.into_boxed_slice()
 }
 

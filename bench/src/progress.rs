@@ -13,6 +13,7 @@ use crate::result::Moment;
 /// Progress of a plan of so many seconds.
 pub struct Progress {
     bar: Option<ProgressBar>,
+    silent: bool,
     state: Mutex<State>,
 }
 
@@ -36,7 +37,7 @@ impl Progress {
             bar.set_style(ProgressStyle::with_template(style).expect("a fixed template"));
             bar
         });
-        Self { bar, state: Mutex::new(State::new(planned)) }
+        Self { bar, silent: false, state: Mutex::new(State::new(planned)) }
     }
 
     /// A run begins that was planned to take so long.
@@ -55,8 +56,14 @@ impl Progress {
     pub fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.println(line),
+            None if self.silent => {}
             None => eprintln!("[{:>5.0} s] {line}", self.elapsed().as_secs_f64()),
         }
+    }
+
+    /// For runs that nobody watches.
+    pub fn silent() -> Self {
+        Self { silent: true, ..Self::over(Duration::ZERO) }
     }
 
     /// A second of a run has passed.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::clock::Clock;
 use crate::latency::Latency;
 use crate::pace::DueWindow;
-use crate::stamp::{Fingerprint, Stamp};
+use crate::stamp::{Fingerprint, Lane, Stamp, is_intact};
 
 const SHARDS: usize = 8;
 
@@ -17,6 +17,10 @@ pub struct Received {
     pub prints: Fingerprint,
     /// Messages without a stamp: not ours.
     pub strange: u64,
+    /// Messages after a later one of the same producer, partition and consumer.
+    pub disordered: u64,
+    /// Messages whose content is not what was sent.
+    pub changed: u64,
     /// Bytes that came over the network, where the driver counts them.
     pub wire_bytes: u64,
     /// Due time to receipt.
@@ -31,6 +35,8 @@ impl Received {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.prints.merge(other.prints);
         self.strange = self.strange.saturating_add(other.strange);
+        self.disordered = self.disordered.saturating_add(other.disordered);
+        self.changed = self.changed.saturating_add(other.changed);
         self.wire_bytes = self.wire_bytes.saturating_add(other.wire_bytes);
         self.since_due.add(&other.since_due);
         self.measured.add(&other.measured);
@@ -58,8 +64,8 @@ pub struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    /// Counts one message.
-    pub fn receive(&mut self, message: &[u8]) {
+    /// Counts one message of a partition or queue.
+    pub fn receive(&mut self, lane: &mut Lane, message: &[u8]) {
         self.shard.bytes += message.len() as u64;
         let Some(stamp) = Stamp::read(message) else {
             self.shard.strange += 1;
@@ -68,6 +74,8 @@ impl Intake<'_> {
         self.taken += 1;
         let now = self.clock.now();
         self.shard.prints.add(stamp.number);
+        self.shard.disordered += u64::from(!lane.is_in_order(stamp.number));
+        self.shard.changed += u64::from(!is_intact(message));
         // A clock of another machine may be ahead by its uncertainty; that is no negative latency.
         self.shard.since_due.record(now.saturating_sub(stamp.due));
         if self.window.holds(stamp.due) {
@@ -133,13 +141,16 @@ mod tests {
         let clock = Clock::local();
         let receipts = Receipts::new(clock, Arc::default());
         let mut message = [0; 64];
+        crate::stamp::seal(&mut message);
         Stamp { due: clock.now() - 3_000_000_000, number: 9 }.write(&mut message);
         let mut intake = receipts.intake(3);
-        intake.receive(&message);
-        intake.receive(b"short");
+        let mut lane = Lane::default();
+        intake.receive(&mut lane, &message);
+        intake.receive(&mut lane, b"short");
         drop(intake);
         let found = receipts.take();
         assert_eq!((found.bytes, found.prints.messages, found.strange), (69, 1, 1));
+        assert_eq!((found.disordered, found.changed), (0, 0));
         assert!((3000.0..3100.0).contains(&found.since_due.quantile_ms(1.0).unwrap()));
         assert_eq!(receipts.take().bytes, 0);
     }

@@ -104,6 +104,12 @@ pub struct Verdict {
     pub stable: bool,
     /// Every message that was acknowledged arrived once at each subscription; absent where that was not to be told.
     pub complete: Option<bool>,
+    /// No message came after a later one of the same producer and partition (or queue), at any consumer; absent without consumers.
+    #[serde(default)]
+    pub ordered: Option<bool>,
+    /// The content of every message was what was sent, by its checksum; absent without consumers.
+    #[serde(default)]
+    pub intact: Option<bool>,
     /// Why not valid, not stable, or what else a reader must know.
     pub remarks: Vec<String>,
 }

@@ -110,6 +110,8 @@ struct Run<'a> {
     acknowledged: u64,
     failed: u64,
     strange: u64,
+    disordered: u64,
+    changed: u64,
     in_flight: u64,
     /// Since when messages are due at a rate, and what was acknowledged, given up and in flight then.
     rate_since: (Nanos, u64, u64),
@@ -131,6 +133,8 @@ impl<'a> Run<'a> {
             acknowledged: 0,
             failed: 0,
             strange: 0,
+            disordered: 0,
+            changed: 0,
             in_flight: 0,
             rate_since: (0, 0, 0),
             last: process::account(&(setting.pids)()),
@@ -265,6 +269,8 @@ impl<'a> Run<'a> {
         self.acknowledged += all.published.acknowledged;
         self.failed += all.published.failed;
         self.strange += all.received.strange;
+        self.disordered += all.received.disordered;
+        self.changed += all.received.changed;
         self.in_flight = all.in_flight;
         let at_s = self.elapsed_s();
         let since = (at_s - self.brought.timeline.last().map_or(0.0, |moment| moment.at_s)).max(1e-3);
@@ -384,6 +390,16 @@ impl<'a> Run<'a> {
             let rests = all_there || self.in_flight == 0 && self.received.messages == last;
             quiet = if rests { quiet + 1 + u32::from(all_there) } else { 0 };
             last = self.received.messages;
+        }
+        if self.subscriptions() > 0 {
+            let verdict = &mut self.brought.verdict;
+            verdict.ordered = Some(self.disordered == 0);
+            verdict.intact = Some(self.changed == 0);
+            for (count, what) in [(self.disordered, "came after a later one of their producer and partition"), (self.changed, "have another content than was sent")] {
+                if count > 0 {
+                    verdict.remarks.push(format!("{count} messages {what}"));
+                }
+            }
         }
         if self.in_flight > 0 {
             self.brought.verdict.remarks.push(format!("{} messages were never acknowledged", self.in_flight));

@@ -4,10 +4,13 @@
 //! offset  bytes  field
 //!      0      8  due time, nanoseconds since 1970, little-endian
 //!      8      8  number of the message: the producer's in the upper 16 bits, its own in the lower 48
+//!     16      4  CRC-32C of what follows, little-endian; in messages of 24 bytes and more
 //! ```
 //!
 //! Whether every message arrived once at each subscription is told without remembering messages: both sides add up a hash
 //! of each number, and equal sums with equal counts mean equal messages.
+
+use std::collections::BTreeMap;
 
 use crate::clock::Nanos;
 use crate::workload::MESSAGE_BYTES_MIN;
@@ -40,6 +43,44 @@ impl Stamp {
 }
 
 const _: () = assert!(MESSAGE_BYTES_MIN == 16);
+
+/// Where the checksum of a message's content is, and from which length on there is one.
+const CHECKSUM_AT: usize = 16;
+const CHECKED_MIN: usize = 24;
+
+/// Writes the checksum of a message's content; once for each payload, as the stamp is not part of it.
+pub fn seal(message: &mut [u8]) {
+    if message.len() >= CHECKED_MIN {
+        let sum = checksum(&message[CHECKSUM_AT + 4..]);
+        message[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// Whether the content is that which was sealed; messages that are too short for a checksum count as such.
+pub fn is_intact(message: &[u8]) -> bool {
+    let sum = message.get(CHECKSUM_AT..).and_then(<[u8]>::split_first_chunk::<4>);
+    message.len() < CHECKED_MIN || sum.is_some_and(|(sum, content)| u32::from_le_bytes(*sum) == checksum(content))
+}
+
+fn checksum(content: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, content) as u32
+}
+
+/// The messages of one partition or queue, as one consumer sees them: those of each producer come in the order of their numbers.
+#[derive(Debug, Default)]
+pub struct Lane {
+    last: BTreeMap<u16, u64>,
+}
+
+impl Lane {
+    /// Whether no later message of the same producer came before this one. That the same comes again is told by the fingerprint.
+    pub fn is_in_order(&mut self, number: u64) -> bool {
+        let last = self.last.entry((number >> 48) as u16).or_default();
+        let before = *last;
+        *last = before.max(number);
+        number >= before
+    }
+}
 
 /// Which messages there were, whatever their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

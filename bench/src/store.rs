@@ -27,6 +27,9 @@ pub struct State {
     /// The slowest target's peak, by experiment and durability.
     pub slowest_peaks: BTreeMap<String, f64>,
     pub missing: BTreeSet<String>,
+    /// The build that has found all planted faults (`self_check`).
+    #[serde(default)]
+    pub self_checked: Option<String>,
     /// From which orders are drawn.
     #[serde(default)]
     pub seed: Option<u32>,

@@ -39,6 +39,7 @@ use super::threads::{Crew, Stop, Threads};
 use super::{Driver, Job, Offer, Place, Publisher, Seat, Subscriber};
 use crate::outcome::{Outcomes, Ticket};
 use crate::receipt::Receipts;
+use crate::stamp::Lane;
 use crate::workload::KeyDistributor;
 
 /// Unconfirmed messages of a publisher, where the workload leaves them open. With 2,000 RabbitMQ takes as many messages a second and
@@ -136,6 +137,7 @@ impl Driver for Amqp {
                 acknowledge_every: self.acknowledge_every(),
                 last_tag: 0,
                 client: place.client,
+                lane: Lane::default(),
                 receipts: receipts.clone(),
             };
             let connection = connection.clone();
@@ -234,6 +236,7 @@ struct Consumer {
     acknowledge_every: Option<u32>,
     last_tag: u64,
     client: usize,
+    lane: Lane,
     receipts: Arc<Receipts>,
 }
 
@@ -269,7 +272,7 @@ impl Consumer {
         while let Some(message) = next {
             match message {
                 Some(Ok(delivery)) => {
-                    intake.receive(&delivery.data);
+                    intake.receive(&mut self.lane, &delivery.data);
                     self.last_tag = delivery.delivery_tag;
                 }
                 Some(Err(error)) => reason = Some(error.to_string()),

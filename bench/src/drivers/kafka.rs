@@ -6,6 +6,7 @@
 
 mod filters;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -26,6 +27,7 @@ use super::portion::ByClient;
 use super::{Driver, Job, Offer, Place, Publisher, Seat, Subscriber};
 use crate::outcome::{Outcomes, Ticket};
 use crate::receipt::Receipts;
+use crate::stamp::Lane;
 use crate::wants::{Wants, class_name};
 use crate::workload::KeyDistributor;
 
@@ -271,6 +273,7 @@ impl ConsumerContext for Counting {}
 
 /// Takes messages; of `class` only where there is one: the broker may have sent others.
 fn consume(consumer: &BaseConsumer<Counting>, place: Place, class: Option<&str>, receipts: &Receipts, ended: &AtomicBool) {
+    let mut lanes: HashMap<(u32, i32), Lane> = HashMap::new();
     while !ended.load(Ordering::Relaxed) {
         let Some(first) = consumer.poll(Duration::from_millis(100)) else { continue };
         let mut next = Some(first);
@@ -279,7 +282,10 @@ fn consume(consumer: &BaseConsumer<Counting>, place: Place, class: Option<&str>,
         while let Some(message) = next.take() {
             match message {
                 Ok(message) if class.is_some_and(|class| message.key() != Some(class.as_bytes())) => {}
-                Ok(message) => intake.receive(message.payload().unwrap_or_default()),
+                Ok(message) => {
+                    let lane = lanes.entry((topic_number(message.topic()), message.partition())).or_default();
+                    intake.receive(lane, message.payload().unwrap_or_default());
+                }
                 Err(KafkaError::MessageConsumptionFatal(error)) => return receipts.fail(error.to_string()),
                 // Everything else librdkafka tries again by itself.
                 Err(_) => {}
@@ -290,6 +296,11 @@ fn consume(consumer: &BaseConsumer<Counting>, place: Place, class: Option<&str>,
             }
         }
     }
+}
+
+/// The number at the end of a topic's name.
+fn topic_number(name: &str) -> u32 {
+    name.bytes().rev().take_while(u8::is_ascii_digit).zip(0..9).map(|(digit, place)| u32::from(digit - b'0') * 10_u32.pow(place)).sum()
 }
 
 /// Waits for a future of librdkafka, which completes on threads of its own.

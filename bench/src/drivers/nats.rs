@@ -38,6 +38,7 @@ use super::threads::{Crew, Stop, Threads};
 use super::{Driver, Job, Offer, Place, Publisher, Seat, Subscriber};
 use crate::outcome::{Outcomes, Ticket};
 use crate::receipt::Receipts;
+use crate::stamp::Lane;
 use crate::workload::KeyDistributor;
 
 /// Unacknowledged messages of a publisher, where the workload leaves them open: as the Go library's default.
@@ -220,6 +221,7 @@ impl Driver for Nats {
                 most: (self.job.workload.prefetch as usize / 4).clamp(1, INTAKE_MESSAGES),
                 replies: Vec::new(),
                 client: place.client,
+                lane: Lane::default(),
                 receipts: receipts.clone(),
             };
             crew.add(|stop| consumer.run(stop));
@@ -295,6 +297,7 @@ struct Consumer {
     /// Where those are acknowledged that were received and are not yet.
     replies: Vec<Subject>,
     client: usize,
+    lane: Lane,
     receipts: Arc<Receipts>,
 }
 
@@ -329,7 +332,7 @@ impl Consumer {
         let mut taken = 0;
         while let Some(received) = next {
             let message = received.context("the consumer's messages ended")??.message;
-            intake.receive(&message.payload);
+            intake.receive(&mut self.lane, &message.payload);
             taken += 1;
             if let Some(reply) = message.reply.filter(|_| self.ack_policy != AckPolicy::None) {
                 if self.ack_policy == AckPolicy::All {

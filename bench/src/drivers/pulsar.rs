@@ -43,6 +43,7 @@ use super::threads::{Crew, Stop, Threads};
 use super::{Driver, Job, Offer, Place, Publisher, Seat, Subscriber};
 use crate::outcome::{Outcomes, Ticket};
 use crate::receipt::Receipts;
+use crate::stamp::Lane;
 use crate::workload::KeyDistributor;
 
 /// Messages in flight of a publisher, where the workload leaves them open; fewer when they are large.
@@ -199,6 +200,7 @@ impl Driver for Pulsar {
                     most: (self.job.workload.prefetch as usize / 4).clamp(1, INTAKE_MESSAGES),
                     unacknowledged: Vec::new(),
                     client: place.client,
+                    lane: Lane::default(),
                     receipts: receipts.clone(),
                     _connection: client.clone(),
                 };
@@ -276,6 +278,7 @@ struct Consumer {
     /// Batches that were received to their end.
     unacknowledged: Vec<MessageIdData>,
     client: usize,
+    lane: Lane,
     receipts: Arc<Receipts>,
     _connection: Arc<Client>,
 }
@@ -306,7 +309,7 @@ impl Consumer {
         let mut taken = 0;
         while let Some(received) = next {
             let message = received.context("the consumer's messages ended")??;
-            intake.receive(&message.payload.data);
+            intake.receive(&mut self.lane, &message.payload.data);
             taken += 1;
             let id = message.message_id.id;
             // The broker acknowledges batches as a whole.

@@ -77,7 +77,9 @@ fn medians() {
 #[test]
 fn runs_that_are_unstable_or_lost_messages_or_were_cold_are_not_ranked() {
     type Flaw = fn(&mut Run);
-    let flawed: [(&str, Flaw); 6] = [
+    let flawed: [(&str, Flaw); 8] = [
+        ("out of order", |run| run.verdict.ordered = Some(false)),
+        ("content changed", |run| run.verdict.intact = Some(false)),
         ("invalid", |run| run.verdict.valid = false),
         ("unstable", |run| run.verdict.stable = false),
         ("not complete", |run| run.verdict.complete = Some(false)),

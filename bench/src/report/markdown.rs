@@ -79,7 +79,7 @@ fn experiment_table(text: &mut String, report: &Report, experiment: &ExperimentR
         "| variation | target | durability | msg/s | MB/s | publish p50 / p99 / p99.9 ms | end to end p50 / p99 ms \
          | CPU-s/GB | peak MB | disk bytes/byte | runs | |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
-    let mut groups: BTreeMap<(usize, &str, &str), Vec<&Run>> = BTreeMap::new();
+    let mut groups: BTreeMap<(usize, bool, &str, &str), Vec<&Run>> = BTreeMap::new();
     let mut variations: Vec<&str> = Vec::new();
     for run in report.runs.iter().filter(|run| run.experiment == experiment.id) {
         if !variations.contains(&run.variation.as_str()) {
@@ -87,8 +87,7 @@ fn experiment_table(text: &mut String, report: &Report, experiment: &ExperimentR
         }
         let place = variations.iter().position(|name| *name == run.variation).unwrap_or(0);
         // Mainstem's row comes first.
-        let name = if is_ours(&run.target.name) { "" } else { &run.target.name };
-        groups.entry((place, name, &run.target.variant)).or_default().push(run);
+        groups.entry((place, !is_ours(&run.target.name), &run.target.name, &run.target.variant)).or_default().push(run);
     }
     for runs in groups.values() {
         let _ = writeln!(text, "{}", run_row(runs, experiment.figure));

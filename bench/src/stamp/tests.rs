@@ -28,3 +28,28 @@ fn order_does_not_matter_but_loss_and_repetition_do() {
     both.merge(of(&[1, 2]));
     assert_eq!(both, of(&[1, 2]).times(2), "two subscriptions");
 }
+
+#[test]
+fn content_that_was_changed_is_seen() {
+    for length in [24, 25, 1000] {
+        let mut message = vec![7; length];
+        seal(&mut message);
+        Stamp { due: 1, number: 2 }.write(&mut message);
+        assert!(is_intact(&message), "the stamp is not part of the content");
+        for at in [16, 19, 20, length - 1] {
+            message[at] ^= 1;
+            assert!(!is_intact(&message), "byte {at} of {length}");
+            message[at] ^= 1;
+        }
+        assert!(!is_intact(&message[..length - 1]) || length == 24, "the end is missing");
+    }
+    assert!(is_intact(&[0; 20]), "too short for a checksum");
+}
+
+#[test]
+fn messages_of_a_producer_are_in_order_whatever_others_do() {
+    let mut lane = Lane::default();
+    let seen = [(0, 5), (1, 0), (0, 6), (0, 6), (1, 9), (0, 4), (0, 7), (1, 8)];
+    let in_order = seen.map(|(producer, message)| lane.is_in_order(Stamp::number(producer, message)));
+    assert_eq!(in_order, [true, true, true, true, true, false, true, false]);
+}

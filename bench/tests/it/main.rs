@@ -80,7 +80,8 @@ fn text(bytes: &[u8]) -> String {
 /// The broker that this benchmark process has started, once it has.
 fn broker_of(bench: &Child) -> u32 {
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(20) {
+    // Before it, the benchmark looks for faults that it has planted.
+    while began.elapsed() < Duration::from_secs(120) {
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
             let Some((head, rest)) = stat.rsplit_once(')') else { continue };
