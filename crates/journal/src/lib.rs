@@ -116,6 +116,10 @@ pub enum Planted {
     LeaveReplaced,
     /// Never rewrites segments again of which one could not be read once.
     ForsakeUnreadable,
+    /// Takes a segment that cannot be read at a start for one that replaces no others.
+    TakeUnreadable,
+    /// Loads segments that a rewritten one replaces when their files cannot be removed at a start.
+    LoadReplaced,
 }
 
 #[cfg(feature = "planted")]

@@ -19,11 +19,17 @@ pub use files::{CHECKPOINT, Taken};
 /// Power is lost in units of this.
 const SECTOR: usize = 512;
 /// A segment that is being rewritten.
-const REWRITING: &str = "rewriting";
+pub const REWRITING: &str = "rewriting";
 /// How the name begins that a start gives to a segment which was not begun.
 const ASIDE: &str = "spare-segment-";
 /// One in so many of them cannot get that name.
 const STAYS: u64 = 4;
+/// In one of so many starts a read or a change of names fails; in each within a rewriting.
+const STARTS_FAIL: u64 = 16;
+/// One of so many files opened and reads does, …
+const START_READS: u64 = 24;
+/// … or one of so many changes of names.
+const START_NAMES: u64 = 4;
 
 /// Faults of one run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,6 +108,7 @@ struct Disk {
     /// A start has had to do with the checkpoint's copy.
     only_copy: bool,
     failing: Random,
+    starting: Random,
     staying: Random,
     faults: Faults,
     counters: DiskCounters,
@@ -117,6 +124,10 @@ struct Disk {
     names_left: Option<u64>,
     /// Behind so many reads while a segment is rewritten one fails.
     reads_left: Option<u64>,
+    /// Behind so many files opened and reads one fails, whatever they are for.
+    opens_left: Option<u64>,
+    opens_failed: bool,
+    names_failed: bool,
     /// A segment is being rewritten.
     rewriting: bool,
     /// Writes and syncs of the journal that are under way.
@@ -165,6 +176,7 @@ impl SimDisk {
             forgetting: Random::new(seed ^ 0xF026_0770),
             only_copy: false,
             failing: Random::new(seed ^ 0x0E10_0E10),
+            starting: Random::new(seed ^ 0x57A2_7EED),
             staying: Random::new(seed ^ 0x57A1_57A1),
             faults: Faults::default(),
             counters: DiskCounters::default(),
@@ -174,6 +186,9 @@ impl SimDisk {
             lit_by_rename: false,
             names_left: None,
             reads_left: None,
+            opens_left: None,
+            opens_failed: false,
+            names_failed: false,
             rewriting: false,
             under_way: Vec::new(),
             submits: false,
@@ -204,6 +219,29 @@ impl SimDisk {
         self.inner.lock().reads_left = behind;
     }
 
+    /// Now and then, and wherever segments are there that a rewritten one replaces: one read, or one change of names, of the start that follows fails.
+    pub fn fail_at_start(&self) -> bool {
+        let is_within = self.files().replaced;
+        let mut disk = self.inner.lock();
+        if !(is_within || disk.starting.one_in(STARTS_FAIL)) {
+            return false;
+        }
+        if disk.starting.one_in(2) {
+            disk.opens_left = Some(disk.starting.below(START_READS));
+        } else {
+            disk.names_left = Some(disk.starting.below(START_NAMES));
+        }
+        true
+    }
+
+    /// Nothing fails any more. Did a read, or a change of names, since [`SimDisk::fail_at_start`]?
+    pub fn end_start(&self) -> (bool, bool) {
+        let mut disk = self.inner.lock();
+        let failed = (disk.opens_failed, disk.names_failed);
+        (disk.opens_left, disk.names_left, disk.opens_failed, disk.names_failed) = (None, None, false, false);
+        failed
+    }
+
     /// From now on this is done whenever a file is read, but not while it is being done.
     pub fn set_meanwhile(&self, meanwhile: Option<Box<dyn FnMut() + Send>>) {
         self.inner.lock().meanwhile = meanwhile;
@@ -228,7 +266,10 @@ impl SimDisk {
     fn try_names(&self) -> io::Result<()> {
         let mut disk = self.inner.lock();
         match disk.names_left.take() {
-            Some(0) => return disk.fail(),
+            Some(0) => {
+                disk.names_failed = true;
+                return disk.fail();
+            }
             left => disk.names_left = left.map(|left| left - 1),
         }
         Ok(())
@@ -236,6 +277,7 @@ impl SimDisk {
 
     /// Does a read fail?
     fn try_read(&self) -> io::Result<()> {
+        self.try_open()?;
         let mut disk = self.inner.lock();
         if !disk.rewriting {
             return Ok(());
@@ -246,6 +288,19 @@ impl SimDisk {
                 return Err(io::Error::from_raw_os_error(5));
             }
             left => disk.reads_left = left.map(|left| left - 1),
+        }
+        Ok(())
+    }
+
+    /// Does opening a file fail, or a read, whatever it is for?
+    fn try_open(&self) -> io::Result<()> {
+        let mut disk = self.inner.lock();
+        match disk.opens_left.take() {
+            Some(0) => {
+                disk.opens_failed = true;
+                return Err(io::Error::from_raw_os_error(5));
+            }
+            left => disk.opens_left = left.map(|left| left - 1),
         }
         Ok(())
     }
@@ -433,6 +488,7 @@ impl Storage for SimDisk {
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
         self.touch()?;
+        self.try_open()?;
         let state = self.inner.lock().state_of(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(self.file(name, state))
     }

@@ -71,8 +71,8 @@ const LARGE_BATCHES: u64 = 60;
 const LARGE_BYTES: u64 = 4_300_000;
 /// One in so many times that a disk has space again it is filled before.
 const FULL_FOR_LONG: u64 = 3;
-/// One in so many times that faults end a read fails while segments are rewritten.
-const READS_FAIL: u64 = 2;
+/// One in so many times that faults end something goes wrong while segments are rewritten.
+const REWRITINGS_HARMED: u64 = 2;
 /// … and objects are about so long.
 const OBJECT_BYTES: u64 = 16 << 10;
 
@@ -436,7 +436,7 @@ impl World {
                 self.disk.set_faults(Faults { capacity, ..Faults::default() });
                 coverage.add("disks filled", 1);
             }
-            993 if self.reclaims.one_in(READS_FAIL) => self.rewrite_in_spite_of_a_failed_read(coverage)?,
+            993 if self.reclaims.one_in(REWRITINGS_HARMED) => self.harm_rewriting(coverage)?,
             993 => self.disk.set_faults(Faults::default()),
             994 if self.starts.one_in(FULL_FOR_LONG) => self.go_on_when_full(coverage)?,
             994 => self.disk.set_faults(Faults::default()),

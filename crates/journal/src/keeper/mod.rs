@@ -184,12 +184,14 @@ pub(crate) struct KeeperStart {
     pub replay: ReplayFrom,
     pub next_sequence: u64,
     pub spares: Vec<String>,
+    /// Files of replaced segments that could not be removed.
+    pub undeleted: Vec<String>,
 }
 
 impl Keeper {
     pub(crate) fn new(journal: Arc<Journal>, storage: Arc<dyn Storage>, start: KeeperStart) -> Self {
         let now = journal.now_ms();
-        let look = Look { wanted: false, whole: false, last: now, at: now, not_before: i64::MIN, sealed: i64::MIN, held_back: false };
+        let look = Look { wanted: !start.undeleted.is_empty(), whole: false, last: now, at: now, not_before: i64::MIN, sealed: i64::MIN, held_back: false };
         let next = spare_name(start.next_sequence);
         let length = |name: &String| storage.open(name).and_then(|file| file.size());
         let fits = |name: &String| *name == next || length(name).is_ok_and(|length| length == journal.config().segment_bytes);
@@ -212,7 +214,7 @@ impl Keeper {
             next_sequence: start.next_sequence,
             pinned_from: None,
             spares,
-            undeleted: Vec::new(),
+            undeleted: start.undeleted,
             unsynced: false,
             setbacks: setbacks::Setbacks::default(),
             unmeasured: setbacks::Setbacks::default(),

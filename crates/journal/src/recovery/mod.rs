@@ -13,7 +13,7 @@ pub(crate) mod scan;
 mod unproven;
 mod unused;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -143,7 +143,16 @@ pub fn open<S: Submitter>(
     if let Some(checkpoint) = checkpoint {
         replaying.load(checkpoint);
     }
-    replaced::remove(&*storage, &files.segments, uuid)?;
+    let replaced = replaced::find(&*storage, &files.segments, uuid);
+    #[cfg(feature = "planted")]
+    let replaced = if journal.planted() == Some(crate::Planted::TakeUnreadable) { Ok(replaced.unwrap_or_default()) } else { replaced };
+    let mut undeleted = replaced?;
+    replaced::remove(&*storage, journal.number(), &mut undeleted);
+    replaying.undeleted = undeleted.clone();
+    #[cfg(feature = "planted")]
+    if journal.planted() == Some(crate::Planted::LoadReplaced) {
+        replaying.undeleted.clear();
+    }
     let recovered = replaying.run(&*storage)?;
     let term = Term(recovered.chain.term.0 + 1);
     #[cfg(feature = "planted")]
@@ -174,6 +183,7 @@ pub fn open<S: Submitter>(
         replay,
         next_sequence,
         spares: Files::list(&*storage)?.spares,
+        undeleted: undeleted.into_iter().map(segment_name).collect(),
     };
     restore_archive(&journal, &recovered.state, &recovered.ended)?;
     let missing = |(id, sequence)| misses(&journal, id, sequence).err().map(|error| (id, error));
@@ -232,8 +242,13 @@ impl Files {
     }
 
     /// There was a checkpoint before anything is rewritten, and what was rewritten cannot be replayed without one.
-    fn has_rewritten(&self, storage: &dyn Storage) -> bool {
-        self.segments.iter().any(|sequence| is_rewritten(storage, &segment_name(*sequence)))
+    fn has_rewritten(&self, storage: &dyn Storage) -> Result<bool, OpenError> {
+        for sequence in &self.segments {
+            if is_rewritten(storage, &segment_name(*sequence))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Without a checkpoint the first segment says whose journal this is.
@@ -269,15 +284,22 @@ fn read_checkpoint(storage: &dyn Storage, files: &Files) -> Result<Option<Checkp
         }
         (Some(first), _) => first.map(Some),
         (None, Some(Err(error))) => Err(error),
-        (None, None) if files.has_rewritten(storage) => Err(CheckpointError::Corrupt(checkpoint::BOTH_MISSING).into()),
+        (None, None) if files.has_rewritten(storage)? => Err(CheckpointError::Corrupt(checkpoint::BOTH_MISSING).into()),
         (None, None) => Ok(None),
     }
 }
 
-/// Does the file's header say that it was made of others?
-pub(crate) fn is_rewritten(storage: &dyn Storage, name: &str) -> bool {
-    let header = storage.open(name).ok().and_then(|file| SegmentHeader::read(&*file).ok());
-    header.is_some_and(|header| header.kind == SegmentKind::Rewritten)
+/// Does the file's header say that it was made of others? A damaged one says nothing.
+///
+/// # Errors
+/// `Io`, `Segment`: the file cannot be opened or read now.
+pub(crate) fn is_rewritten(storage: &dyn Storage, name: &str) -> Result<bool, OpenError> {
+    let file = storage.open(name).map_err(io_error("open a segment"))?;
+    match SegmentHeader::read(&*file) {
+        Ok(header) => Ok(header.kind == SegmentKind::Rewritten),
+        Err(SegmentError::Corrupt { .. } | SegmentError::NewerVersion { .. }) => Ok(false),
+        Err(error @ SegmentError::Io { .. }) => Err(error.into()),
+    }
 }
 
 fn read_one(storage: &dyn Storage, name: &str) -> Result<Checkpoint, OpenError> {
@@ -357,6 +379,8 @@ struct Replay {
     checkpointed: bool,
     /// The checkpoint is of a release that left out logs which were deleted behind it.
     omits: bool,
+    /// Segments that others replace, whose files stay.
+    undeleted: BTreeSet<u64>,
     /// Logs that have ended, as far as the checkpoint and replay say.
     ended: HashSet<LogId>,
     state: StateMap,
@@ -374,6 +398,7 @@ impl Replay {
             from,
             checkpointed: false,
             omits: false,
+            undeleted: BTreeSet::new(),
             ended: HashSet::new(),
             state: StateMap::default(),
             checkpoint_logs: BTreeMap::new(),
@@ -469,7 +494,8 @@ impl Replay {
     /// Segments that the checkpoint covers: their indexes are on disk. Returns logs of which a segment is gone, with the first such segment.
     fn open_sealed(&self, storage: &dyn Storage) -> Result<Vec<(LogId, u64)>, OpenError> {
         let mut rewritten = Vec::new();
-        for sequence in Files::list(storage)?.segments.into_iter().filter(|sequence| *sequence < self.from.segment) {
+        let is_covered = |sequence: &u64| *sequence < self.from.segment && !self.undeleted.contains(sequence);
+        for sequence in Files::list(storage)?.segments.into_iter().filter(is_covered) {
             let file = storage.open(&segment_name(sequence)).map_err(io_error("open a segment"))?;
             let header = SegmentHeader::read(&*file)?;
             if header.kind == SegmentKind::Rewritten {

@@ -2,8 +2,12 @@
 //!
 //! A file that cannot be read now may be the one that replaces others, and be read a moment later: the same records would be there twice, and the next start would
 //! remove what has been made of the second ones since. So it ends the start. One that is damaged replaces nothing here; what was lost with it is judged later.
+//!
+//! A replaced segment whose file cannot be removed is not loaded, and no start fails because it stays: the keeper tries to remove it before it rewrites
+//! anything, so that the segment which says what it replaces is there as long as the file is.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use uuid::Uuid;
 
@@ -11,21 +15,33 @@ use super::{OpenError, io_error};
 use crate::disk::Storage;
 use crate::segments::{SegmentError, SegmentHeader, SegmentKind, segment_name};
 
-/// Removes those of `segments` that another of them replaces.
+/// Those of `segments`, which ascend, that another of them replaces.
 ///
 /// # Errors
-/// `Io`, `Segment`: one of them cannot be opened or read now, or one that is replaced cannot be removed. A later start does all of it again.
-pub(super) fn remove(storage: &dyn Storage, segments: &[u64], uuid: Uuid) -> Result<(), OpenError> {
-    let mut left: BTreeSet<u64> = segments.iter().copied().collect();
+/// `Io`, `Segment`: one of them cannot be opened or read now. A later start asks again.
+pub(super) fn find(storage: &dyn Storage, segments: &[u64], uuid: Uuid) -> Result<BTreeSet<u64>, OpenError> {
+    let mut replaced = BTreeSet::new();
     for sequence in segments {
-        let replaces = if left.contains(sequence) { replaced_by(storage, *sequence, uuid)? } else { Vec::new() };
-        for replaced in replaces.iter().filter(|replaced| *replaced != sequence) {
-            if left.remove(replaced) {
-                storage.discard(&segment_name(*replaced), None).map_err(io_error("remove a replaced segment"))?;
-            }
+        if !replaced.contains(sequence) {
+            let others = replaced_by(storage, *sequence, uuid)?;
+            replaced.extend(others.into_iter().filter(|other| other != sequence && segments.binary_search(other).is_ok()));
         }
     }
-    Ok(())
+    Ok(replaced)
+}
+
+/// Removes their files. Leaves in `replaced` those whose files stay.
+pub(super) fn remove(storage: &dyn Storage, journal: u16, replaced: &mut BTreeSet<u64>) {
+    replaced.retain(|sequence| {
+        let file = segment_name(*sequence);
+        match storage.discard(&file, None) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(journal, file, %error, "a replaced segment could not be removed, that will be tried again");
+                true
+            }
+            _ => false,
+        }
+    });
 }
 
 /// What a segment of the journal says that it replaces.
@@ -44,30 +60,43 @@ mod tests {
     use super::*;
     use crate::segments::sequence_of;
 
+    /// Segments 1 to 4, of which 2 was made of 2 and 3.
+    fn segments(storage: &Faulty, uuid: Uuid) {
+        for (sequence, replaces) in [(1, vec![]), (2, vec![2, 3]), (3, vec![]), (4, vec![])] {
+            let kind = if replaces.is_empty() { SegmentKind::Journal } else { SegmentKind::Rewritten };
+            let header = SegmentHeader { kind, journal: uuid, sequence, created: 0, replaces };
+            let file = storage.create(&segment_name(sequence), 1 << 16).expect("there is space");
+            file.write_at(0, &header.encode()).expect("written");
+        }
+    }
+
     #[test]
     fn no_segment_is_taken_for_one_that_replaces_nothing_because_it_cannot_be_read_now() {
         let uuid = Uuid::from_u128(7);
         for fault in [None, Some(Fault::Open), Some(Fault::Read)] {
             let folder = tempfile::tempdir().expect("a folder");
             let storage = Faulty::refusing(folder.path(), String::new());
-            for (sequence, replaces) in [(1, vec![]), (2, vec![2, 3]), (3, vec![]), (4, vec![])] {
-                let kind = if replaces.is_empty() { SegmentKind::Journal } else { SegmentKind::Rewritten };
-                let header = SegmentHeader { kind, journal: uuid, sequence, created: 0, replaces };
-                let file = storage.create(&segment_name(sequence), 1 << 16).expect("there is space");
-                file.write_at(0, &header.encode()).expect("written");
-            }
+            segments(&storage, uuid);
             storage.fail_once(fault.map(|fault| (segment_name(2), fault)));
-            let outcome = remove(&storage, &[1, 2, 3, 4], uuid);
+            let outcome = find(&storage, &[1, 2, 3, 4], uuid);
             assert_eq!(outcome.is_err(), fault.is_some(), "{fault:?}: {outcome:?}");
-            let list = || {
-                let mut names = storage.list().expect("a folder");
-                names.sort();
-                names
-            };
-            let there: Vec<u64> = list().iter().filter_map(|name| sequence_of(name)).collect();
-            remove(&storage, &there, uuid).expect("the next start");
-            let left = list();
-            assert_eq!(left, [1, 2, 4].map(segment_name));
+            assert_eq!(find(&storage, &[1, 2, 3, 4], uuid).expect("the next start"), BTreeSet::from([3]));
         }
+    }
+
+    #[test]
+    fn a_replaced_segment_that_cannot_be_removed_is_told_of_and_ends_no_start() {
+        let uuid = Uuid::from_u128(7);
+        let folder = tempfile::tempdir().expect("a folder");
+        segments(&Faulty::refusing(folder.path(), String::new()), uuid);
+        for (refused, left) in [(segment_name(3), BTreeSet::from([3])), (String::new(), BTreeSet::new())] {
+            let storage = Faulty::refusing(folder.path(), refused);
+            let mut replaced = find(&storage, &[1, 2, 3, 4], uuid).expect("all can be read");
+            remove(&storage, 0, &mut replaced);
+            assert_eq!(replaced, left);
+        }
+        let mut there: Vec<u64> = Faulty::refusing(folder.path(), String::new()).list().expect("a folder").iter().filter_map(|name| sequence_of(name)).collect();
+        there.sort_unstable();
+        assert_eq!(there, [1, 2, 4]);
     }
 }

@@ -50,7 +50,8 @@ impl Surveyor<'_> {
                 Ok(None)
             }
             (None, None) => {
-                if names.iter().any(|name| sequence_of(name).is_some() && is_rewritten(self.storage, name)) {
+                // A segment that cannot be read is reported by itself.
+                if names.iter().any(|name| sequence_of(name).is_some() && is_rewritten(self.storage, name).unwrap_or(false)) {
                     self.no_checkpoint(checkpoint::BOTH_MISSING);
                 }
                 Ok(None)

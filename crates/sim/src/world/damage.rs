@@ -1,5 +1,5 @@
 //! What happens to files between two runs: a bit of a segment's header or of a long chunk has changed, or the newest segment is gone, or both
-//! files of the checkpoint. The start is refused and everything is there when the file is what it was; or what the model knows is there without it.
+//! files of the checkpoint; or a read fails once. The start is refused and everything is there when the file is what it was; or what the model knows is there without it.
 
 use std::path::Path;
 
@@ -16,6 +16,9 @@ const NOWHERE: &str = "/dev/null/journal";
 pub(super) fn open(start: &mut Start<'_>, coverage: &mut Coverage) -> Result<Opened<SimSubmitter>, String> {
     let refused = |error: OpenError| format!("does not open: {error}");
     let whole = start.verify_whole(coverage)?;
+    if let Some(opened) = with_a_fault(start, whole.as_ref(), coverage)? {
+        return Ok(opened);
+    }
     if let Some(taken) = start.disk.take_checkpoints() {
         return without_checkpoints(start, taken, coverage);
     }
@@ -48,6 +51,36 @@ pub(super) fn open(start: &mut Start<'_>, coverage: &mut Coverage) -> Result<Ope
     coverage.add("damaged headers refused", 1);
     start.disk.mend(&damage);
     start.open(whole.as_ref())?.map_err(refused)
+}
+
+/// Now and then a read or a change of names fails once during a start. It opens in spite of that, or ends and says so; then nothing is damaged, and the
+/// start that follows finds everything.
+fn with_a_fault(start: &mut Start<'_>, whole: Option<&Survey>, coverage: &mut Coverage) -> Result<Option<Opened<SimSubmitter>>, String> {
+    let within = start.disk.files().replaced;
+    if !start.disk.fail_at_start() {
+        return Ok(None);
+    }
+    let outcome = start.open(whole);
+    let (read, name) = start.disk.end_start();
+    match outcome? {
+        Ok(opened) => {
+            coverage.add("starts in spite of a failed read", u64::from(read));
+            coverage.add("starts in spite of a failed change of names", u64::from(name));
+            Ok(Some(opened))
+        }
+        Err(error) if error.is_damage() || !(read || name) => Err(format!("does not open: {error}, and a read had failed once: {read}")),
+        Err(_) => {
+            coverage.add("starts ended by a failed read", u64::from(read));
+            coverage.add("starts ended by a failed read within a rewriting", u64::from(read && within));
+            coverage.add("starts ended by a failed change of names", u64::from(name));
+            start.disk.kill();
+            start.disk.revive();
+            match start.verify(coverage).map(|survey| wrong(&survey))? {
+                Some(wrong) => Err(format!("a start has ended, nothing is damaged, and verify reports {wrong}")),
+                None => Ok(None),
+            }
+        }
+    }
 }
 
 /// Both files of the checkpoint are gone. Where segments were rewritten the start is refused for that, nothing can be accepted and nothing

@@ -1,9 +1,10 @@
 //! The process dies while the keeper or the archiver works, or the disk answers the keeper with errors.
 
 use super::{Coverage, World};
+use crate::disk::REWRITING;
 
 /// How names of files begin that get another one: of those to be used again (twice as often), a rewritten one, a checkpoint.
-const RENAMED: [&str; 4] = ["spare-", "spare-", "rewriting", "checkpoint"];
+const RENAMED: [&str; 4] = ["spare-", "spare-", REWRITING, "checkpoint"];
 /// Turns of the keeper with a disk that fails.
 const FAILING_TURNS: u64 = 8;
 /// One in so many writes and syncs fails then.

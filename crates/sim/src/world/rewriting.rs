@@ -1,4 +1,5 @@
-//! A read that fails once while segments are rewritten: what is dead in them is given back all the same, a little later.
+//! A read that fails once while segments are rewritten: what is dead in them is given back all the same, a little later. And the process that dies within
+//! a rewriting, where a start meets segments with those that replace them.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +7,7 @@ use journal::AppendItem;
 use types::{Durability, LogId};
 
 use super::{Coverage, SEGMENT_BYTES, Waiting, World, durability, is_compacted, retention};
-use crate::disk::Faults;
+use crate::disk::{Faults, REWRITING};
 
 /// So many full segments are wanted, …
 const SEALED: usize = 4;
@@ -17,26 +18,30 @@ const TURNS: u64 = 30;
 const SECOND_MS: i64 = 1000;
 /// Reads of a rewriting, of which one fails.
 const READS: u64 = 6;
+/// Blocking operations behind the renaming of the rewritten segment after which the process dies, and one that is less.
+const DEATH: u64 = 4;
 /// What full segments take beside twice what is live in them: what each has around it, and the last of them, which no checkpoint covers.
 const BESIDE_BYTES: u64 = SEGMENT_BYTES * 3 / 2;
 
 impl World {
-    /// Fills some segments, lets go of all but the records of one log, and looks whether the space comes back.
-    pub(super) fn rewrite_in_spite_of_a_failed_read(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+    /// One of these, at random.
+    pub(super) fn harm_rewriting(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         // Nothing dies meanwhile, and the archive takes nothing.
         self.disk.put_out_fuses();
         self.disk.set_faults(Faults::default());
+        if self.disk.is_dead() || self.segment_bytes != SEGMENT_BYTES {
+            return Ok(());
+        }
         self.archive_rests = u64::MAX;
-        let outcome = self.reclaim_after_failure(coverage);
+        let dies = self.reclaims.one_in(2);
+        let outcome = self.let_go(coverage).and_then(|()| if dies { self.die_within_rewriting(coverage) } else { self.reclaim_after_failure(coverage) });
         self.archive_rests = 0;
         self.disk.fail_within_rewriting(None);
         outcome
     }
 
-    fn reclaim_after_failure(&mut self, coverage: &mut Coverage) -> Result<(), String> {
-        if self.disk.is_dead() || self.segment_bytes != SEGMENT_BYTES {
-            return Ok(());
-        }
+    /// Fills some segments, and lets go of all but the records of one log.
+    fn let_go(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         for _ in 0..APPENDS_MAX {
             if self.sealed().1 >= SEALED {
                 break;
@@ -56,6 +61,28 @@ impl World {
             model.start_possible = model.start_possible.max(to.0);
             self.submit(id.0, AppendItem::Trim { log, to }, Waiting::Trim { log: id, to });
         }
+        Ok(())
+    }
+
+    /// The process dies soon after a rewritten segment has its name; a read or a change of names fails in the start that follows, as a rule. Then the keeper has time.
+    fn die_within_rewriting(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        self.disk.light_fuse_at_rename(REWRITING, self.reclaims.below(DEATH));
+        for _ in 0..TURNS {
+            self.drain(coverage)?;
+            if self.disk.is_dead() {
+                coverage.add("deaths within a rewriting", 1);
+                let power = self.reclaims.one_in(4);
+                self.crash(power, coverage)?;
+                return self.rest(TURNS, coverage);
+            }
+            self.clock.0.fetch_add(SECOND_MS, Ordering::Relaxed);
+        }
+        self.disk.put_out_fuses();
+        Ok(())
+    }
+
+    /// Looks whether the space comes back.
+    fn reclaim_after_failure(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         self.disk.fail_within_rewriting(Some(self.reclaims.below(READS)));
         let failed = self.disk.counters().read_errors;
         for turn in 0..2 * TURNS {
@@ -71,6 +98,15 @@ impl World {
             return Err(format!("{count} full segments take {bytes} bytes, {live} are live in them, and a read had failed once when they were rewritten"));
         }
         coverage.add("rewritings in spite of a failed read", 1);
+        Ok(())
+    }
+
+    /// The keeper has time.
+    fn rest(&mut self, turns: u64, coverage: &mut Coverage) -> Result<(), String> {
+        for _ in 0..turns {
+            self.drain(coverage)?;
+            self.clock.0.fetch_add(SECOND_MS, Ordering::Relaxed);
+        }
         Ok(())
     }
 
