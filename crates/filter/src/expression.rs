@@ -5,8 +5,9 @@ use std::cmp::Ordering;
 use hashbrown::HashSet;
 use record::Fields;
 
-use crate::number::Number;
+use crate::number::{Number, Numbers};
 use crate::pattern::Pattern;
+use crate::steps::{Steps, UsedUp};
 use crate::summary::{Place, Wanted};
 
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl Relation {
 #[derive(Debug)]
 pub(crate) enum Test {
     Compare(Relation, Literal),
-    In(HashSet<Box<[u8]>>, Vec<Number>),
+    In(HashSet<Box<[u8]>>, Numbers),
     Between(Literal, Literal),
     Like(Pattern),
     IsNull,
@@ -64,7 +65,7 @@ pub(crate) enum Test {
 #[derive(Debug)]
 pub(crate) enum TimeTest {
     Compare(Relation, Number),
-    In(Vec<Number>),
+    In(Numbers),
     Between(Number, Number),
     IsNull,
 }
@@ -76,9 +77,33 @@ impl Literal {
             Self::Number(number) => Some(Number::spelt(value)?.compare(*number)),
         }
     }
+
+    /// What it takes to compare a value of so many bytes. How long a text is that it is compared with was bounded when it was parsed.
+    fn steps(&self, length: usize) -> usize {
+        match self {
+            Self::Bytes(_) => 1,
+            Self::Number(_) => NUMBER_STEPS + length,
+        }
+    }
 }
 
+/// Steps to see whether a value spells a number, beside one for each of its bytes.
+const NUMBER_STEPS: usize = 4;
+/// Bytes of a value that are hashed in one step.
+const HASHED_BYTES: usize = 8;
+
 impl Test {
+    /// What it takes for a value of so many bytes.
+    fn steps(&self, length: usize) -> usize {
+        match self {
+            Self::Compare(_, literal) => literal.steps(length),
+            Self::In(_, numbers) => 2 + length / HASHED_BYTES + if numbers.is_empty() { 0 } else { NUMBER_STEPS + length },
+            Self::Between(low, high) => low.steps(length) + high.steps(length),
+            Self::Like(pattern) => pattern.steps(length),
+            Self::IsNull => 0,
+        }
+    }
+
     fn evaluate(&self, value: Option<&[u8]>) -> Option<bool> {
         if let Self::IsNull = self {
             return Some(value.is_none());
@@ -94,7 +119,7 @@ impl Test {
                     return Some(false);
                 }
                 let spelt = Number::spelt(value)?;
-                Some(numbers.iter().any(|number| spelt.compare(*number).is_eq()))
+                Some(numbers.contain(spelt))
             }
             Self::Between(low, high) => and(low.compare(value).map(Ordering::is_ge), high.compare(value).map(Ordering::is_le)),
             Self::Like(pattern) => Some(pattern.matches(value)),
@@ -108,7 +133,7 @@ impl TimeTest {
         let at = Number::Whole(timestamp);
         match self {
             Self::Compare(relation, number) => relation.holds(at.compare(*number)),
-            Self::In(numbers) => numbers.iter().any(|number| at.compare(*number).is_eq()),
+            Self::In(numbers) => numbers.contain(at),
             Self::Between(low, high) => at.compare(*low).is_ge() && at.compare(*high).is_le(),
             Self::IsNull => false,
         }
@@ -124,14 +149,31 @@ fn and(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 }
 
 impl Expression {
-    pub fn evaluate(&self, record: &impl Fields) -> Option<bool> {
+    /// What is paid for before it is done comes out of `steps`.
+    pub fn evaluate(&self, record: &impl Fields, steps: &mut Steps) -> Result<Option<bool>, UsedUp> {
         match self {
-            Self::Constant(value) => Some(*value),
-            Self::All(parts) => some_or(parts, false, record),
-            Self::Any(parts) => some_or(parts, true, record),
-            Self::Not(inner) => inner.evaluate(record).map(|value| !value),
-            Self::Test(place, test) => test.evaluate(place.of(record)),
-            Self::Time(test) => Some(test.holds(record.timestamp())),
+            Self::Constant(value) => steps.take(1).map(|()| Some(*value)),
+            Self::All(parts) => some_or(parts, false, record, steps),
+            Self::Any(parts) => some_or(parts, true, record, steps),
+            Self::Not(inner) => Ok(inner.evaluate(record, steps)?.map(|value| !value)),
+            Self::Test(place, test) => {
+                steps.take(place.steps(record))?;
+                let value = place.of(record);
+                if let Some(value) = value {
+                    steps.take(test.steps(value.len()))?;
+                }
+                Ok(test.evaluate(value))
+            }
+            Self::Time(test) => steps.take(2).map(|()| Some(test.holds(record.timestamp()))),
+        }
+    }
+
+    /// How many tests it has.
+    pub fn tests(&self) -> usize {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().map(Self::tests).sum(),
+            Self::Not(inner) => inner.tests(),
+            Self::Constant(_) | Self::Test(..) | Self::Time(_) => 1,
         }
     }
 
@@ -154,14 +196,14 @@ impl Expression {
 }
 
 /// `decisive` when a part is that; the opposite when all parts are; nothing otherwise.
-fn some_or(parts: &[Expression], decisive: bool, record: &impl Fields) -> Option<bool> {
+fn some_or(parts: &[Expression], decisive: bool, record: &impl Fields, steps: &mut Steps) -> Result<Option<bool>, UsedUp> {
     let mut outcome = Some(!decisive);
     for part in parts {
-        match part.evaluate(record) {
-            Some(value) if value == decisive => return Some(decisive),
+        match part.evaluate(record, steps)? {
+            Some(value) if value == decisive => return Ok(Some(decisive)),
             Some(_) => {}
             None => outcome = None,
         }
     }
-    outcome
+    Ok(outcome)
 }

@@ -25,9 +25,11 @@ mod expression;
 mod number;
 mod parse;
 mod pattern;
+mod steps;
 mod summary;
 
-pub use parse::{FILTER_BYTES_MAX, FilterError};
+pub use parse::{FILTER_BYTES_MAX, FILTER_TESTS_MAX, FilterError};
+pub use steps::{Steps, UsedUp};
 pub use summary::{Summary, Wanted};
 
 use expression::Expression;
@@ -42,11 +44,21 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Reads an expression of at most [`FILTER_BYTES_MAX`] bytes.
+    /// Reads an expression of at most [`FILTER_BYTES_MAX`] bytes and [`FILTER_TESTS_MAX`] tests.
     ///
     /// # Errors
     /// Where it is not understood, and why.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
+        let filter = Self::parse_kept(text)?;
+        parse::check_tests(&filter.expression)?;
+        Ok(filter)
+    }
+
+    /// The same for one that was set before, when it could have any number of tests.
+    ///
+    /// # Errors
+    /// Where it is not understood, and why.
+    pub fn parse_kept(text: &str) -> Result<Self, FilterError> {
         let expression = parse::parse(text)?;
         let wanted = expression.wanted();
         Ok(Self { text: text.to_owned(), expression, wanted })
@@ -59,7 +71,15 @@ impl Filter {
 
     /// Is it true of this record?
     pub fn matches(&self, record: &impl Fields) -> bool {
-        self.expression.evaluate(record) == Some(true)
+        self.judge(record, &mut Steps::new(usize::MAX)) == Ok(true)
+    }
+
+    /// The same with so many steps, of which those that were needed are taken.
+    ///
+    /// # Errors
+    /// More would be needed. What was taken is gone.
+    pub fn judge(&self, record: &impl Fields, steps: &mut Steps) -> Result<bool, UsedUp> {
+        Ok(self.expression.evaluate(record, steps)? == Some(true))
     }
 
     /// A field that has one of some values in every record that matches; `None` when the expression asks for no such.

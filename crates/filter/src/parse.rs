@@ -10,12 +10,14 @@ use winnow::token::{any, literal, take_while};
 use winnow::{LocatingSlice, ModalResult, Parser};
 
 use crate::expression::{Expression, Literal, Relation, Test, TimeTest};
-use crate::number::Number;
+use crate::number::{Number, Numbers};
 use crate::pattern::{PATTERN_CHARS_MAX, Pattern};
 use crate::summary::Place;
 
 /// Longest expression, in bytes: as much as a string of Kafka's protocol has, which sets and shows those of groups.
 pub const FILTER_BYTES_MAX: usize = i16::MAX as usize;
+/// How many tests an expression may have that is set anew; literals of a list count as one.
+pub const FILTER_TESTS_MAX: usize = 1000;
 /// How deep parentheses and NOT may be nested.
 const DEPTH_MAX: usize = 32;
 /// Characters of what was found that an error repeats.
@@ -61,6 +63,13 @@ enum Field {
 
 /// A list of an expression's literals with where each begins.
 type Literals = Vec<(usize, Literal)>;
+
+pub(crate) fn check_tests(expression: &Expression) -> Result<(), FilterError> {
+    match expression.tests() {
+        0..=FILTER_TESTS_MAX => Ok(()),
+        tests => Err(FilterError { position: 1, reason: format!("the expression has {tests} tests, at most {FILTER_TESTS_MAX} are allowed") }),
+    }
+}
 
 pub(crate) fn parse(text: &str) -> Result<Expression, FilterError> {
     if text.len() > FILTER_BYTES_MAX {
@@ -292,7 +301,7 @@ fn number(at: usize, literal: Literal) -> Parsed<Number> {
 
 fn within(field: Field, literals: Literals) -> Parsed<Expression> {
     let Field::Place(place) = field else {
-        let numbers = literals.into_iter().map(|(at, literal)| number(at, literal)).collect::<Parsed<_>>()?;
+        let numbers = literals.into_iter().map(|(at, literal)| number(at, literal)).collect::<Parsed<Numbers>>()?;
         return Ok(Expression::Time(TimeTest::In(numbers)));
     };
     let (mut texts, mut numbers) = (HashSet::new(), Vec::new());
@@ -302,7 +311,7 @@ fn within(field: Field, literals: Literals) -> Parsed<Expression> {
             Literal::Number(number) => numbers.push(number),
         }
     }
-    Ok(Expression::Test(place, Test::In(texts, numbers)))
+    Ok(Expression::Test(place, Test::In(texts, numbers.into_iter().collect())))
 }
 
 fn between(input: &mut Input<'_>, field: Field) -> Parsed<Expression> {

@@ -80,8 +80,18 @@ impl Pattern {
         self.steps += 1;
     }
 
+    /// What it takes for a value of so many bytes.
+    pub fn steps(&self, length: usize) -> usize {
+        2 + length.saturating_mul(self.words())
+    }
+
+    /// Words of a set that count.
+    fn words(&self) -> usize {
+        self.steps / 64 + 1
+    }
+
     pub fn matches(&self, value: &[u8]) -> bool {
-        let words = self.steps / 64 + 1;
+        let words = self.words();
         let mut states = Set::default();
         add(&mut states, 0);
         for one in Chars(value) {

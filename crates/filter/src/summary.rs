@@ -17,7 +17,18 @@ pub(crate) enum Place {
     Header(Box<[u8]>),
 }
 
+/// Bytes of headers that are gone through in one step.
+const HEADER_BYTES: usize = 4;
+
 impl Place {
+    /// What it takes to find it in a record.
+    pub fn steps(&self, record: &impl Fields) -> usize {
+        match self {
+            Self::Key => 1,
+            Self::Header(_) => 1 + record.headers_bytes() / HEADER_BYTES,
+        }
+    }
+
     pub fn of<'a>(&self, record: &'a impl Fields) -> Option<&'a [u8]> {
         match self {
             Self::Key => record.key(),

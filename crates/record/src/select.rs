@@ -29,6 +29,8 @@ pub trait Fields {
     fn key(&self) -> Option<&[u8]>;
     /// The value of the last header of this name; `None` when there is none, or it has none.
     fn header(&self, name: &[u8]) -> Option<&[u8]>;
+    /// Bytes of its headers, about, which a look for one of them goes through.
+    fn headers_bytes(&self) -> usize;
     /// Milliseconds since 1970.
     fn timestamp(&self) -> Timestamp;
 }
@@ -44,6 +46,10 @@ impl Fields for RecordView<'_> {
         found.unwrap_or(None)
     }
 
+    fn headers_bytes(&self) -> usize {
+        self.headers.len()
+    }
+
     fn timestamp(&self) -> Timestamp {
         self.timestamp
     }
@@ -56,6 +62,11 @@ impl Fields for Record {
 
     fn header(&self, name: &[u8]) -> Option<&[u8]> {
         self.headers.iter().rev().find(|(one, _)| **one == *name)?.1.as_deref()
+    }
+
+    fn headers_bytes(&self) -> usize {
+        // What lies between names is not gone through.
+        self.headers.len() * 8
     }
 
     fn timestamp(&self) -> Timestamp {
@@ -86,13 +97,15 @@ pub enum Selected {
     Part(Bytes),
     /// No record.
     Nothing,
+    /// It was not gone through to its end.
+    Stopped,
 }
 
-/// Leaves out of a batch the records that `wants` says no to.
+/// Leaves out of a batch the records that `wants` says no to; when it says nothing, the batch is gone through no further.
 ///
 /// # Errors
 /// `Corrupt`, `UnknownCompression`, `TooLarge` when it unpacks to more than `unpacked_max`; the batch's checksum is not looked at.
-pub fn select(batch: &[u8], unpacked_max: usize, mut wants: impl FnMut(&RecordView<'_>) -> bool) -> Result<Selected, BatchError> {
+pub fn select(batch: &[u8], unpacked_max: usize, mut wants: impl FnMut(&RecordView<'_>) -> Option<bool>) -> Result<Selected, BatchError> {
     let (header, records) = unpacked(batch, unpacked_max)?;
     let mut kept = Vec::new();
     for record in Walk::new(header, &records)? {
@@ -105,8 +118,10 @@ pub fn select(batch: &[u8], unpacked_max: usize, mut wants: impl FnMut(&RecordVi
         if view.damaged.get() {
             return Err(BatchError::Corrupt { what: "headers of a record" });
         }
-        if wanted {
-            kept.push(record);
+        match wanted {
+            Some(true) => kept.push(record),
+            Some(false) => {}
+            None => return Ok(Selected::Stopped),
         }
     }
     Ok(if kept.len() == header.records_count as usize {

@@ -3,6 +3,7 @@
 //! RabbitMQ keeps a Bloom filter for each of its chunks and sends chunks that may have what a consumer wants, so that clients filter once
 //! more. Here every message is looked at, and a consumer gets what it wants and nothing else.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use amqp_wire::{TableRef, Value};
@@ -48,7 +49,7 @@ pub(super) fn not_taken(argument: &str, queue: &Queue) -> Failure {
 /// *406*: arguments that make no sense, or no prefetch, which is the only bound of what is on its way; *540*: without acknowledgements.
 pub(super) fn read(connection: &Connection, queue: &Arc<Queue>, wish: Consuming, arguments: TableRef<'_>) -> Result<ConsumerId, Failure> {
     let (name, vhost) = (queue.name(), queue.vhost());
-    let reading = reading(queue, arguments, connection.now_ms)?;
+    let reading = reading(queue, arguments, (connection.now_ms, connection.peer.ip()))?;
     // A bound for all consumers of the channel is one for each, as in RabbitMQ since it has no other.
     let prefetch = if wish.prefetch > 0 { wish.prefetch } else { wish.channel.limit().try_into().unwrap_or(u16::MAX) };
     if prefetch == 0 {
@@ -62,7 +63,7 @@ pub(super) fn read(connection: &Connection, queue: &Arc<Queue>, wish: Consuming,
     begun.map_err(|error| Failure::of_consume(error, name, vhost))
 }
 
-fn reading(queue: &Queue, arguments: TableRef<'_>, now_ms: i64) -> Result<StreamReading, Failure> {
+fn reading(queue: &Queue, arguments: TableRef<'_>, (now_ms, address): (i64, IpAddr)) -> Result<StreamReading, Failure> {
     if arguments.get("x-priority").is_some() {
         return Err(not_taken("x-priority", queue));
     }
@@ -75,7 +76,7 @@ fn reading(queue: &Queue, arguments: TableRef<'_>, now_ms: i64) -> Result<Stream
         Some(value) => start(value, now_ms).map_err(|what| invalid(OFFSET, what))?,
     };
     let values = match arguments.get(FILTER) {
-        Some(Value::LongString(value)) => Some(vec![Bytes::copy_from_slice(value)]),
+        Some(Value::LongString(value)) => Some([Bytes::copy_from_slice(value)].into_iter().collect()),
         Some(Value::Array(array)) => Some(array.iter().filter_map(Value::as_bytes).map(Bytes::copy_from_slice).collect()),
         // As in RabbitMQ, anything else asks for nothing.
         _ => None,
@@ -86,7 +87,7 @@ fn reading(queue: &Queue, arguments: TableRef<'_>, now_ms: i64) -> Result<Stream
         Some(value) => Some(expression(value).map_err(|what| invalid(EXPRESSION, what))?),
     };
     let filter = (values.is_some() || expression.is_some()).then_some(StreamFilter { values, unfiltered, expression });
-    Ok(StreamReading { start, filter })
+    Ok(StreamReading { start, filter, address })
 }
 
 /// An expression, or what is wrong with it.

@@ -151,3 +151,36 @@ fn what_was_trimmed_is_passed_over() {
     assert_eq!([offset(&node.next(late)), offset(&node.next(late))], [8, 9]);
     node.stop();
 }
+
+#[test]
+fn what_takes_a_filter_long_is_judged_by_other_threads() {
+    let mut node = Node::start();
+    let client = node.open();
+    declare(&mut node, client, "st");
+    publish(&mut node, client, "st", 3000);
+    node.ask(client, 1, &basic::Qos { prefetch_size: 0, prefetch_count: 1000, global: false });
+    let turns = |node: &Node| node.broker.unpacking().counts().turns.load(std::sync::atomic::Ordering::Relaxed);
+    let ask = |node: &mut Node, tag: &'static str, filter: &str| {
+        let arguments = Table::build(|fields| {
+            fields.put(short("x-stream-offset"), Value::LongString(b"first"));
+            fields.put(short("x-mainstem-filter"), Value::LongString(filter.as_bytes()));
+        });
+        let method = basic::Consume { queue: short("st"), consumer_tag: short(tag), arguments: arguments.view(), ..basic::Consume::default() };
+        node.ask(client, 1, &method)
+    };
+    let never = vec!["key LIKE '%never%'"; 900].join(" OR ");
+    assert!(ask(&mut node, "many", &format!("{never} OR {never}")).contains("at most"), "it has too many tests");
+    node.send(client, 1, &channel::CloseOk {});
+    node.ask(client, 1, &channel::Open {});
+    node.ask(client, 1, &basic::Qos { prefetch_size: 0, prefetch_count: 1000, global: false });
+    assert!(ask(&mut node, "short", "timestamp > 0").starts_with("Basic(ConsumeOk("));
+    (0..1000).for_each(|_| drop(node.next(client)));
+    assert_eq!(turns(&node), 0);
+    node.ask(client, 1, &basic::Cancel { consumer_tag: short("short"), no_wait: false });
+    // Names of headers are looked for in each test; all messages pass the last one.
+    let never = vec!["header.\"x\" LIKE '%never%' OR timestamp < 0"; 450].join(" OR ");
+    assert!(ask(&mut node, "long", &format!("{never} OR timestamp > 0")).starts_with("Basic(ConsumeOk("));
+    let offsets: Vec<i64> = (0..1000).map(|_| offset(&node.next(client))).collect();
+    assert_eq!(offsets, (0..1000).collect::<Vec<_>>());
+    node.stop();
+}

@@ -5,6 +5,7 @@
 //! [`Filters::any`], one load.
 
 mod notes;
+mod room;
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use smallvec::SmallVec;
 use types::{LogId, Offset};
 
 use notes::{Notes, Verdict};
+pub use room::UnpackRoom;
 
 /// An expression that is in force, once however many groups have it.
 #[derive(Debug)]
@@ -65,47 +67,6 @@ impl Room {
     /// Whatever there is.
     pub const ANY: Self = Self { bytes: usize::MAX, first_fits: true };
 }
-
-/// How much more a turn may unpack to look into batches. The first batch of a turn may always be looked into.
-#[derive(Clone, Copy, Debug)]
-pub struct UnpackRoom {
-    left: usize,
-    max: usize,
-}
-
-impl UnpackRoom {
-    /// Of a turn on a network thread.
-    pub const TURN: Self = Self { left: TURN_UNPACKED_MAX, max: TURN_UNPACKED_MAX };
-    /// Of a read of history.
-    pub const HISTORY: Self = Self { left: HISTORY_UNPACKED_MAX, max: HISTORY_UNPACKED_MAX };
-
-    /// What a batch of so many bytes may unpack to; one that unpacks to more is not looked into. `None`: it is for the next turn.
-    pub fn of(&mut self, batch_bytes: usize) -> Option<usize> {
-        let limit = batch_bytes.saturating_mul(RATIO_MAX).saturating_add(BATCH_UNPACKED_LEAST).min(TURN_UNPACKED_MAX);
-        if self.left < limit && self.left < self.max {
-            self.left = 0;
-            return None;
-        }
-        Some(limit)
-    }
-
-    /// So much was unpacked.
-    pub fn take(&mut self, bytes: u64) {
-        self.left = self.left.saturating_sub(usize::try_from(bytes).unwrap_or(usize::MAX));
-    }
-
-    /// The turn is over.
-    pub fn is_used_up(&self) -> bool {
-        self.left == 0
-    }
-}
-
-/// What may be unpacked in a turn on a network thread, and for a read of history.
-const TURN_UNPACKED_MAX: usize = 16 << 20;
-const HISTORY_UNPACKED_MAX: usize = 64 << 20;
-/// A batch may unpack to so many times its own bytes and this, to be looked into on the way out.
-const RATIO_MAX: usize = 16;
-const BATCH_UNPACKED_LEAST: usize = 1 << 20;
 
 /// What of one batch a filter lets through.
 #[derive(Debug)]
@@ -236,7 +197,7 @@ impl Filters {
         if let Some(filter) = known.by_text.get(text).and_then(Weak::upgrade) {
             return Some(filter);
         }
-        let parsed = match Filter::parse(text) {
+        let parsed = match Filter::parse_kept(text) {
             Ok(parsed) => parsed,
             Err(error) => {
                 // Checked when it was set: only a record of another release can get here.
@@ -254,8 +215,8 @@ impl Filters {
         Some(filter)
     }
 
-    /// What a filter lets through of a batch of a log, which is no marker and lies in `slices`. `None`: there is no room to look into it in this
-    /// turn.
+    /// What a filter lets through of a batch of a log, which is no marker and lies in `slices`. `None`: there is no room to look into it, or to
+    /// the end of it, in this turn.
     pub fn pass_one(&self, log: LogId, slices: &[Bytes], batch: &SlicedBatch, filter: &SharedFilter, unpack: &mut UnpackRoom) -> Option<Passed> {
         let length = batch.header.total_bytes();
         let verdict = self.notes.verdict(log, &batch.header, filter, (&self.counts, unpack), || whole(slices, batch.at, length))?;

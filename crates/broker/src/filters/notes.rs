@@ -5,6 +5,9 @@
 //! once, however many ask for it at once. The parts spread this lock and nothing else: the bound is one for all of them, so that neither a part
 //! that got many batches by chance, nor outcomes of old filters for the same batches, push out what came last.
 //!
+//! A batch of which the judgement takes longer than a turn has is remembered as begun, with what is known of its first records, and gone on
+//! with in the next turn of those who ask for it.
+//!
 //! I1 Every outcome in a part has an entry in the order, or is about to get one, or about to go.
 //! I2 The lock of the order is never held together with that of a part: who waits for a batch must not hold up those who are through.
 
@@ -27,6 +30,8 @@ const PARTS: usize = 64;
 const BYTES_MAX: usize = 16 << 20;
 /// Memory of an outcome beside its summary and batch, with its share of the tables, about.
 const ENTRY_BYTES: usize = 256;
+/// Memory of a summary, at most, about.
+const SUMMARY_BYTES: usize = 1024;
 
 /// What a filter lets through of a batch.
 #[derive(Clone, Debug)]
@@ -48,20 +53,66 @@ fn part_of(key: &Key) -> usize {
     (mixed >> 32) as usize % PARTS
 }
 
-/// What one filter lets through of a batch.
+/// What is known of one filter and a batch.
 struct Outcome {
     /// The filter's.
     id: u64,
-    verdict: Verdict,
-    /// What was seen on the way.
+    known: Known,
+    /// What was seen on the way, when all of it was seen.
     summary: Option<Summary>,
+}
+
+enum Known {
+    Verdict(Verdict),
+    Begun(Box<Begun>),
+}
+
+/// A batch that is not judged to its end.
+#[derive(Default)]
+struct Begun {
+    /// Which of the first records are wanted, a bit each.
+    wanted: SmallVec<[u64; 8]>,
+    /// How many these are.
+    judged: usize,
+    summary: Option<Summary>,
+    /// It has had all of a turn.
+    long: bool,
+    /// Something was added since it was to be forgotten last.
+    used: bool,
+}
+
+impl Begun {
+    fn push(&mut self, wanted: bool) {
+        if self.judged.is_multiple_of(64) {
+            self.wanted.push(0);
+        }
+        if let Some(word) = self.wanted.last_mut() {
+            *word |= u64::from(wanted) << (self.judged % 64);
+        }
+        self.judged += 1;
+    }
+
+    /// Is record `at` wanted? `None`: it was not judged.
+    fn get(&self, at: usize) -> Option<bool> {
+        (at < self.judged).then(|| self.wanted[at / 64] >> (at % 64) & 1 == 1)
+    }
+}
+
+/// No record is shorter, in bytes.
+const RECORD_BYTES_LEAST: usize = 6;
+
+/// Memory of a batch that is begun: a bit for each record that it may have, when it unpacks to `unpacked_max`, and a summary.
+fn begun_bytes(header: &BatchHeader, unpacked_max: usize) -> usize {
+    let records = usize::try_from(header.records_count).unwrap_or(0).min(unpacked_max / RECORD_BYTES_LEAST);
+    // What grows by itself has up to twice the room that it needs.
+    2 * (records / 8) + ENTRY_BYTES + size_of::<Begun>() + SUMMARY_BYTES
 }
 
 impl Outcome {
     fn memory_bytes(&self) -> usize {
-        let part = match &self.verdict {
-            Verdict::Part(bytes) => bytes.len(),
-            Verdict::All | Verdict::Nothing => 0,
+        let part = match &self.known {
+            Known::Verdict(Verdict::Part(bytes)) => bytes.len(),
+            Known::Verdict(Verdict::All | Verdict::Nothing) | Known::Begun(_) => 0,
         };
         ENTRY_BYTES + part + self.summary.as_ref().map_or(0, Summary::memory_bytes)
     }
@@ -117,9 +168,17 @@ impl Notes {
         let key = (log, header.base_offset, header.crc);
         let mut part = self.parts[part_of(&key)].lock();
         let known = part.get(&key).map_or(&[][..], SmallVec::as_slice);
-        if let Some(outcome) = known.iter().find(|outcome| outcome.id == filter.id) {
-            counts.remembered.fetch_add(1, Ordering::Relaxed);
-            return Some(outcome.verdict.clone());
+        let place = known.iter().position(|outcome| outcome.id == filter.id);
+        match place.map(|place| &known[place].known) {
+            Some(Known::Verdict(verdict)) => {
+                counts.remembered.fetch_add(1, Ordering::Relaxed);
+                return Some(verdict.clone());
+            }
+            Some(Known::Begun(begun)) if begun.long && !unpack.goes_on() => {
+                unpack.leave_long();
+                return None;
+            }
+            Some(Known::Begun(_)) | None => {}
         }
         let wanted = filter.filter.wanted();
         let mut summaries = known.iter().filter_map(|outcome| outcome.summary.as_ref());
@@ -128,36 +187,86 @@ impl Notes {
             counts.skipped.fetch_add(1, Ordering::Relaxed);
             return Some(Verdict::Nothing);
         }
+        let (has_summary, has_whole_turn) = (summary.is_some(), unpack.is_whole());
         let limit = unpack.of(header.total_bytes())?;
-        let mut made = wanted.filter(|_| summary.is_none()).map(Summary::new);
-        let before = unpacked_bytes();
+        let before = place.and_then(|place| match &mut part.get_mut(&key)?.get_mut(place)?.known {
+            Known::Begun(begun) => Some(std::mem::take(&mut **begun)),
+            Known::Verdict(_) => None,
+        });
+        let mut begun = before.unwrap_or_else(|| Begun { summary: wanted.filter(|_| !has_summary).map(Summary::new), ..Begun::default() });
+        let (mut at, unpacked_before) = (0, unpacked_bytes());
         let selected = select(&bytes(), limit, |record| {
-            if let (Some(made), Some(wanted)) = (&mut made, wanted) {
+            at += 1;
+            if let Some(known) = begun.get(at - 1) {
+                return Some(known);
+            }
+            let verdict = unpack.judge(&filter.filter, record)?;
+            if let (Some(made), Some(wanted)) = (&mut begun.summary, wanted) {
                 made.add(wanted, record);
             }
-            filter.filter.matches(record)
+            begun.push(verdict);
+            Some(verdict)
         });
-        unpack.take(unpacked_bytes() - before);
+        unpack.take(unpacked_bytes() - unpacked_before);
+        let begun_bytes = begun_bytes(header, limit);
         let verdict = match selected {
             Ok(Selected::All) => Verdict::All,
             Ok(Selected::Nothing) => Verdict::Nothing,
             Ok(Selected::Part(bytes)) => Verdict::Part(bytes),
+            // There is memory for what is begun, or it would be begun again and again.
+            Ok(Selected::Stopped) if begun_bytes <= self.bytes_max.load(Ordering::Relaxed) => {
+                begun.used = true;
+                begun.long |= has_whole_turn;
+                unpack.use_up();
+                if begun.long {
+                    unpack.leave_long();
+                }
+                let note = part.entry(key).or_default();
+                match place.and_then(|place| note.get_mut(place)) {
+                    Some(outcome) => outcome.known = Known::Begun(Box::new(begun)),
+                    None => note.push(Outcome { id: filter.id, known: Known::Begun(Box::new(begun)), summary: None }),
+                }
+                drop(part);
+                if place.is_none() {
+                    self.enter(Entry { key, id: filter.id, bytes: begun_bytes });
+                }
+                return None;
+            }
+            Ok(Selected::Stopped) => {
+                counts.unreadable.fetch_add(1, Ordering::Relaxed);
+                begun.summary = None;
+                Verdict::All
+            }
             Err(error) => {
                 counts.unreadable.fetch_add(1, Ordering::Relaxed);
+                // What is begun goes with its entry.
                 if !matches!(error, BatchError::TooLarge { .. }) {
                     return Some(Verdict::All);
                 }
                 // It would be unpacked again and again.
-                made = None;
+                begun.summary = None;
                 Verdict::All
             }
         };
         counts.decoded.fetch_add(1, Ordering::Relaxed);
-        let outcome = Outcome { id: filter.id, verdict: verdict.clone(), summary: made };
-        let entry = Entry { key, id: filter.id, bytes: outcome.memory_bytes() };
-        part.entry(key).or_default().push(outcome);
+        let outcome = Outcome { id: filter.id, known: Known::Verdict(verdict.clone()), summary: begun.summary };
+        let bytes = outcome.memory_bytes();
+        let note = part.entry(key).or_default();
+        // Where it was begun the outcome has an entry, with which it goes; what that counts too little has another one.
+        let entered = match place.and_then(|place| note.get_mut(place)) {
+            Some(begun) => {
+                *begun = outcome;
+                bytes.saturating_sub(begun_bytes)
+            }
+            None => {
+                note.push(outcome);
+                bytes
+            }
+        };
         drop(part);
-        self.enter(entry);
+        if entered > 0 {
+            self.enter(Entry { key, id: filter.id, bytes: entered });
+        }
         Some(verdict)
     }
 
@@ -165,24 +274,42 @@ impl Notes {
     fn enter(&self, entry: Entry) {
         let gone: SmallVec<[Entry; 4]> = {
             let mut order = self.order.lock();
-            order.bytes += entry.bytes;
-            order.entries.push_back(entry);
+            order.push(entry);
             order.shrink(self.bytes_max.load(Ordering::Relaxed))
         };
-        gone.iter().for_each(|entry| self.forget(entry));
+        let used: SmallVec<[Entry; 4]> = gone.into_iter().filter(|entry| !self.forgets(entry)).collect();
+        if !used.is_empty() {
+            // Beyond the bound until the next one comes: as little as was begun and gone on with meanwhile.
+            let mut order = self.order.lock();
+            used.into_iter().for_each(|entry| order.push(entry));
+        }
     }
 
-    fn forget(&self, entry: &Entry) {
+    /// Forgets an outcome; not one that is begun and was gone on with since the last time: false.
+    fn forgets(&self, entry: &Entry) -> bool {
         let mut part = self.parts[part_of(&entry.key)].lock();
-        let Some(note) = part.get_mut(&entry.key) else { return };
+        let Some(note) = part.get_mut(&entry.key) else { return true };
+        let begun = note.iter_mut().find_map(|outcome| match &mut outcome.known {
+            Known::Begun(begun) if outcome.id == entry.id => Some(begun),
+            Known::Begun(_) | Known::Verdict(_) => None,
+        });
+        if begun.is_some_and(|begun| std::mem::take(&mut begun.used)) {
+            return false;
+        }
         note.retain(|outcome| outcome.id != entry.id);
         if note.is_empty() {
             part.remove(&entry.key);
         }
+        true
     }
 }
 
 impl Order {
+    fn push(&mut self, entry: Entry) {
+        self.bytes += entry.bytes;
+        self.entries.push_back(entry);
+    }
+
     /// Takes out what is too much.
     fn shrink(&mut self, bytes_max: usize) -> SmallVec<[Entry; 4]> {
         let mut gone = SmallVec::new();

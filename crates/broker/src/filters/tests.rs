@@ -169,7 +169,7 @@ fn a_turn_unpacks_so_much_and_batches_that_unpack_to_too_much_pass_as_they_are()
     while at < slices.len() {
         let (before, mut unpack) = (record::unpacked_bytes(), UnpackRoom::TURN);
         let passed = filters.pass(LOG, &slices[at..], &filter.filter, Room::ANY, &mut unpack);
-        assert!(record::unpacked_bytes() - before <= TURN_UNPACKED_MAX as u64);
+        assert!(record::unpacked_bytes() - before <= room::TURN_UNPACKED_MAX as u64);
         assert_eq!(passed.bytes, 0, "none of them is wanted");
         at = passed.full_at.map_or(slices.len(), |full_at| full_at.0 as usize);
         turns += 1;
@@ -183,4 +183,111 @@ fn a_turn_unpacks_so_much_and_batches_that_unpack_to_too_much_pass_as_they_are()
         assert!(record::unpacked_bytes() - before <= if known { 0 } else { 2 << 20 });
     }
     assert_eq!(count(&filters.counts.unreadable), 1);
+}
+
+/// A filter that takes some ten thousand steps for each record, and wants those whose key ends with 3.
+fn long_filter() -> String {
+    let never = vec!["key LIKE '%never%'"; 700].join(" OR ");
+    format!("{never} OR key LIKE '%3'")
+}
+
+#[test]
+fn a_batch_that_takes_longer_than_a_turn_is_gone_on_with_in_others() {
+    let filters = filters(&[("a", &long_filter())]);
+    let filter = filters.of_group("a").expect("it has a filter");
+    let mut builder = BatchBuilder::default();
+    for at in 0..2000 {
+        builder = builder.record(0, Some(format!("key-number-{at}").as_bytes()), Some(b"value"));
+    }
+    let slices = [builder.build()];
+    let batch = &sliced_batches(&slices).expect("a batch")[0];
+    let expected: Vec<(u64, u64)> = (0..2000).filter(|at| at % 10 == 3).map(|at| (at, at)).collect();
+    // Turns on a network thread that leave it to others, then all of it there, and elsewhere.
+    for (room, least, most) in [(UnpackRoom::ALL_TURNS, 16, 40), (UnpackRoom::HISTORY, 4, 10)] {
+        let mut turns = 0;
+        let found = loop {
+            let mut turn = room;
+            let found = filters.pass_one(LOG, &slices, batch, &filter.filter, &mut turn);
+            assert!(found.is_some() || turn.is_used_up() && turn.steps() == 0);
+            turns += 1;
+            if let Some(found) = found {
+                break found;
+            }
+            assert_eq!(count(&filters.counts.decoded), 0, "it is not known yet");
+            let mut here = UnpackRoom::TURN;
+            assert!(filters.pass_one(LOG, &slices, batch, &filter.filter, &mut here).is_none() && here.take_long() && !here.is_used_up(), "nothing is done here");
+        };
+        assert!((least..most).contains(&turns), "{turns} turns");
+        let Passed::Part { runs, .. } = found else { panic!("some of its records are wanted") };
+        assert_eq!(runs, expected);
+        assert_eq!(count(&filters.counts.decoded), 1);
+        let mut turn = UnpackRoom::TURN;
+        assert!(filters.pass_one(LOG, &slices, batch, &filter.filter, &mut turn).is_some() && !turn.take_long(), "now it is");
+        // Another bound of memory forgets all of it.
+        filters.set_notes_bytes_max(0);
+        assert!(matches!(filters.pass_one(LogId(8), &slices, batch, &filter.filter, &mut { UnpackRoom::TURN }), Some(Passed::All)), "there is no memory to go on");
+        filters.set_notes_bytes_max(1 << 20);
+        filters.counts.decoded.store(0, Ordering::Relaxed);
+        assert!(filters.notes_bytes() == 0);
+    }
+}
+
+#[test]
+fn what_a_turn_judges_is_bounded_over_all_of_its_batches() {
+    let filters = filters(&[("a", &long_filter())]);
+    let filter = filters.of_group("a").expect("it has a filter");
+    let slices = batches(100, |number| format!("key-number-{number}"));
+    let (mut at, mut turns, mut passed) = (0, 0, 0);
+    while at < slices.len() {
+        let mut turn = UnpackRoom::TURN;
+        let one = filters.pass(LOG, &slices[at..], &filter.filter, Room::ANY, &mut turn);
+        assert!(!turn.take_long(), "no batch takes longer than a turn");
+        at = one.full_at.map_or(slices.len(), |full_at| full_at.0 as usize / 10);
+        passed += one.slices.iter().map(|batch| records(batch).expect("a batch").len()).sum::<usize>();
+        turns += 1;
+    }
+    assert_eq!(passed, 100);
+    assert!((8..30).contains(&turns), "{turns} turns");
+}
+
+#[test]
+fn what_is_begun_stays_while_it_is_gone_on_with() {
+    let filters = filters(&[("a", &long_filter()), ("b", "key = 'none'")]);
+    let (long, other) = (filters.of_group("a").unwrap().filter.clone(), filters.of_group("b").unwrap().filter.clone());
+    let mut builder = BatchBuilder::default();
+    for at in 0..1000 {
+        builder = builder.record(0, Some(format!("key-number-{at}").as_bytes()), None);
+    }
+    let slices = [builder.build()];
+    let batch = &sliced_batches(&slices).expect("a batch")[0];
+    let others = batches(30, |number| number.to_string());
+    filters.set_notes_bytes_max(16 * 1024);
+    let mut turns = 0;
+    while filters.pass_one(LOG, &slices, batch, &long, &mut { UnpackRoom::ALL_TURNS }).is_none() {
+        turns += 1;
+        assert!(turns < 40, "it is begun again and again");
+        // Meanwhile others' outcomes take most of the memory, so that what was there goes in two turns.
+        assert_eq!(filters.pass(LogId(9 + turns), &others, &other, Room::ANY, &mut { UnpackRoom::TURN }).bytes, 0);
+        assert!(filters.notes_bytes() <= 20 * 1024);
+    }
+    assert!(turns > 5);
+    // Left alone, it goes.
+    filters.pass_one(LogId(8), &slices, batch, &long, &mut { UnpackRoom::TURN });
+    for log in 1000..1003 {
+        filters.pass(LogId(log), &others, &other, Room::ANY, &mut { UnpackRoom::TURN });
+    }
+    assert!(filters.notes_bytes() <= 16 * 1024);
+    let decoded = count(&filters.counts.decoded);
+    assert!(filters.pass_one(LogId(8), &slices, batch, &long, &mut { UnpackRoom::TURN }).is_none(), "so it is begun anew");
+    assert_eq!(count(&filters.counts.decoded), decoded);
+}
+
+#[test]
+fn a_record_that_takes_longer_than_anything_may_passes() {
+    let filters = filters(&[("a", "key LIKE '%a%b' OR key LIKE '%c%d' OR key LIKE '%e%f' OR key LIKE '%g%h' OR key LIKE '%i%j'")]);
+    let filter = filters.of_group("a").expect("it has a filter");
+    let slices = [BatchBuilder::default().record(0, Some(b"x"), None).record(0, Some(&vec![b'x'; 1 << 20]), None).record(0, Some(b"x"), None).build()];
+    let batch = &sliced_batches(&slices).expect("a batch")[0];
+    let found = (0..3).find_map(|_| filters.pass_one(LOG, &slices, batch, &filter.filter, &mut { UnpackRoom::ALL_TURNS })).expect("three turns");
+    assert!(matches!(found, Passed::Part { runs, .. } if runs == [(1, 1)]), "nothing that may be wanted is lost");
 }

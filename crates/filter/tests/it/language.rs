@@ -14,7 +14,7 @@ fn matches(text: &str, batch: &[u8]) -> bool {
     let mut answer = None;
     select(batch, 1 << 24, |record| {
         answer = Some(filter.matches(record));
-        true
+        Some(true)
     })
     .expect("a batch");
     answer.expect("one record")
@@ -123,6 +123,10 @@ impl Fields for Key<'_> {
 
     fn header(&self, _name: &[u8]) -> Option<&[u8]> {
         None
+    }
+
+    fn headers_bytes(&self) -> usize {
+        0
     }
 
     fn timestamp(&self) -> i64 {

@@ -3,4 +3,5 @@
 mod language;
 mod model;
 mod refusals;
+mod steps;
 mod summaries;

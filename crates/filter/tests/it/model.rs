@@ -116,7 +116,7 @@ fn expressions_say_what_their_tables_of_truth_say() {
             let expected = truth(&model, &rows[at]) == 2;
             assert_eq!(filter.matches(record), expected, "{text} of {:?}", rows[at]);
             at += 1;
-            expected
+            Some(expected)
         })
         .expect("a batch");
     }
@@ -139,7 +139,7 @@ fn summaries_never_lose_a_record() {
         select(&batch(&some), 1 << 24, |record| {
             summary.add(wanted, record);
             any |= filter.matches(record);
-            true
+            Some(true)
         })
         .expect("a batch");
         asked += 1;

@@ -1,6 +1,6 @@
 //! What is no filter is refused with the place and the reason.
 
-use filter::{FILTER_BYTES_MAX, Filter};
+use filter::{FILTER_BYTES_MAX, FILTER_TESTS_MAX, Filter};
 
 fn check(text: &str, expect: &str) {
     let refused = Filter::parse(text).map(|_| ()).expect_err(text);
@@ -46,6 +46,10 @@ fn bounds() {
     check(&pattern, "at character 10: a pattern has at most 256 characters");
     let wide: Vec<String> = (0..4000).map(|number| format!("'{number}'")).collect();
     assert!(Filter::parse(&format!("key IN ({})", wide.join(","))).is_ok());
+    let tests = |count: usize| vec!["NOT key = 'x' OR TRUE"; count / 2].join(" AND ");
+    assert!(Filter::parse(&tests(FILTER_TESTS_MAX)).is_ok());
+    check(&tests(FILTER_TESTS_MAX + 2), "at character 1: the expression has 1002 tests, at most 1000 are allowed");
+    assert!(Filter::parse_kept(&tests(FILTER_TESTS_MAX + 2)).is_ok(), "it was set before there was a bound");
 }
 
 /// Nothing that anybody writes panics, takes long, or is refused at a place that is not there.

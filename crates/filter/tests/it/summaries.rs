@@ -30,7 +30,7 @@ fn a_summary_is_small_and_of_one_field() {
         let mut summary = Summary::new(wanted);
         select(&builder.build(), 1 << 24, |record| {
             summary.add(wanted, record);
-            false
+            Some(false)
         })
         .expect("a batch");
         assert_eq!(!summary.may_have(wanted), skips, "{different} keys");

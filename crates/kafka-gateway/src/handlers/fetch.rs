@@ -10,7 +10,7 @@ pub(super) mod limited;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{Account, AclOperation, Broker, Cause, ColdData, ColdWant, HISTORY_BYTES_MAX, Log, ReadError, Reply, TailRead, Waits};
+use broker::{Account, AclOperation, Broker, Cause, ColdWant, HISTORY_BYTES_MAX, Log, Reply, TailRead, Waits};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use kafka_wire::fetch::{FetchRequest, FetchResponse, ForgottenTopic};
@@ -30,7 +30,7 @@ use crate::long_polls::PollRoom;
 use crate::pinned::{BLOCK_BYTES, COPIED_BYTES_MAX, Reserved};
 use crate::session::{Context, ShardContext};
 use elsewhere::Elsewhere;
-use filtered::{Filtered, pass_cold};
+use filtered::{Filtered, ReadOn, read_on};
 
 /// Longest wait of a poll, whatever is asked for.
 const WAIT_MAX: Duration = Duration::from_secs(300);
@@ -77,8 +77,8 @@ const REPEATED_MAX: usize = 100;
 /// How long a fetch waits that gets nothing because nobody knows yet whose it is.
 const IN_DOUBT: Duration = Duration::from_millis(100);
 
-/// What history had of a partition, and where the last batch that passed a filter ends.
-type FromHistory = Result<(ColdData, Offset), ReadError>;
+/// Turns that other threads have for batches which take long to judge; then the client is answered, and may ask again.
+const LONG_TURNS_MAX: usize = 16;
 
 /// What came of one partition.
 #[derive(Default)]
@@ -479,7 +479,7 @@ impl Scan {
 }
 
 impl FetchWait {
-    /// Sends the cold-read pool after what is not in memory.
+    /// Sends the cold-read pool after what is not in memory, and others after what takes them long.
     fn read_colds(&mut self, context: &Context<'_>) -> Cold {
         let scan = &self.scan;
         let served = scan.bytes();
@@ -493,7 +493,15 @@ impl FetchWait {
         let Some(reserved) = context.gateway.pinned.reserve(wanted.min(room + BLOCK_BYTES).min(HISTORY_BYTES_MAX)) else {
             return if served > 0 { Cold::Nothing } else { Cold::NoMemory };
         };
-        let held = Arc::clone(&reserved);
+        let long = scan.filtered.as_ref().is_some_and(|filtered| filtered.is_long());
+        self.reserved = Some(reserved);
+        if self.send(cold, (room, long), context) { Cold::Reading } else { Cold::Nothing }
+    }
+
+    /// Has partitions read elsewhere; false: too much waits there.
+    fn send(&mut self, cold: Vec<usize>, (room, long): (usize, bool), context: &Context<'_>) -> bool {
+        let scan = &self.scan;
+        let Some(held) = self.reserved.clone() else { return false };
         let wants: Vec<(usize, ColdWant)> = cold
             .iter()
             .filter_map(|at| {
@@ -509,34 +517,38 @@ impl FetchWait {
             .collect();
         let filter = scan.filtered.as_ref().map(|filtered| Arc::clone(filtered.filter()));
         let waits = Arc::clone(&self.waits);
-        let work = Box::new(move |broker: &Arc<Broker>| {
-            let mut results: Vec<Option<FromHistory>> = wants.iter().map(|_| None).collect();
-            for (number, journal) in broker.journals().iter().enumerate() {
-                let own: Vec<usize> = (0..wants.len()).filter(|at| wants[*at].0 == number).collect();
-                let part: Vec<ColdWant> = own.iter().map(|at| wants[*at].1.clone()).collect();
-                if part.is_empty() {
-                    continue;
-                }
-                for (at, result) in own.into_iter().zip(journal.read_cold(&part, room)) {
-                    results[at] = Some(result.map(|data| match &filter {
-                        Some(filter) => {
-                            let began = Instant::now();
-                            let passed = pass_cold(broker, &wants[at].1.log, filter, data);
-                            waits.add(Cause::Filter, began.elapsed());
-                            passed
-                        }
-                        None => (data, Offset::ZERO),
-                    }));
-                }
+        let read = move |broker: &Arc<Broker>| {
+            let read = read_on(broker, &wants, room, filter.as_deref(), long);
+            if filter.is_some() {
+                waits.add(Cause::Filter, read.took);
             }
-            drop(held);
-            Box::new(results) as Box<dyn std::any::Any + Send>
-        });
-        if context.gateway.broker.read_history(context.to, work) {
-            (self.cold, self.reserved) = (Some(cold), Some(reserved));
-            return Cold::Reading;
+            read
+        };
+        let broker = &context.gateway.broker;
+        let sent = if long {
+            let mut turns = 0;
+            let work = move |broker: &Arc<Broker>| {
+                turns += 1;
+                let read = read(broker);
+                // Nobody waits for it when the fetch has let go of its memory.
+                let over = !read.long || turns == LONG_TURNS_MAX || Arc::strong_count(&held) == 1;
+                over.then(|| Box::new(ReadOn { long: false, ..read }) as Box<dyn std::any::Any + Send>)
+            };
+            broker.unpack(context.peer.ip(), context.to, Box::new(work))
+        } else {
+            let work = move |broker: &Arc<Broker>| {
+                let read = read(broker);
+                drop(held);
+                Box::new(read) as Box<dyn std::any::Any + Send>
+            };
+            broker.read_history(context.to, Box::new(work))
+        };
+        if sent {
+            self.cold = Some(cold);
+        } else {
+            self.reserved = None;
         }
-        Cold::Nothing
+        sent
     }
 
     /// Is there something to say at once? `None`: it has to wait for the disk, or, while memory is `scarce`, for what others have not read.
@@ -645,11 +657,14 @@ impl Wait for FetchWait {
     }
 
     fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
-        type Results = Vec<Option<FromHistory>>;
         let Reply::Done(done) = reply else { return None };
         let Some(cold) = self.cold.take() else { return self.take_looked(done, context) };
-        let results = *done.downcast::<Results>().ok()?;
-        for (at, result) in cold.into_iter().zip(results) {
+        let read = *done.downcast::<ReadOn>().ok()?;
+        let room = self.scan.max_bytes.saturating_sub(self.scan.bytes());
+        if read.long && self.send(cold.clone(), (room, true), context) {
+            return None;
+        }
+        for (at, result) in cold.into_iter().zip(read.results) {
             let found = &mut self.scan.found[at];
             found.cold = false;
             match result {

@@ -283,7 +283,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         watching: false,
         reading: None,
         held_back: None,
-        unpack: UnpackRoom::TURN,
+        unpack: UnpackRoom::ALL_TURNS,
         group,
         rules,
     })
@@ -388,7 +388,7 @@ impl ShareFetchWait {
     /// Begins to go through all partitions; `None`: there is no memory for records now.
     fn begin_take(&mut self, context: &mut Context<'_>) -> Option<Stage> {
         self.judge_again(context);
-        (self.unpack, self.urgent, self.woken) = (UnpackRoom::TURN, self.closes, false);
+        (self.unpack, self.urgent, self.woken) = (UnpackRoom::ALL_TURNS, self.closes, false);
         self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
         if self.held_back.is_none() {
             return Some(if self.opened { Stage::Take } else { Stage::Open });

@@ -71,6 +71,17 @@ fn read(response: &FetchResponse) -> (Vec<u64>, u64) {
     (offsets, end)
 }
 
+/// A filter that takes some ten thousand steps for each record, and wants those whose key ends with 3.
+pub(crate) fn long_filter() -> String {
+    format!("{} OR key LIKE '%3'", vec!["key LIKE '%never%'"; 700].join(" OR "))
+}
+
+/// A batch of so many records that have their numbers for keys.
+pub(crate) fn numbered(count: i64) -> Bytes {
+    let numbers = (0..count).map(|number| (number, format!("key-number-{number}")));
+    numbers.fold(BatchBuilder::default(), |builder, (number, key)| builder.record(number, Some(key.as_bytes()), None)).build()
+}
+
 impl World {
     fn heartbeat(&mut self) -> i16 {
         let joins = self.epoch == 0;
@@ -281,4 +292,32 @@ fn what_has_passed_is_sent_when_another_partition_fills_the_answer() {
         assert_eq!(read(&response), (vec![3, 7], 20), "and that nothing follows which passes");
         world.node.stop();
     }
+}
+
+#[test]
+fn what_takes_long_to_judge_is_judged_by_other_threads() {
+    let mut world = world();
+    let client = world.node.connect();
+    world.ask_for(client, &[GROUP]);
+    world.is_filtered(client);
+    let turns = |world: &World| world.node.broker().unpacking().counts().turns.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(turns(&world), 0, "this takes no time");
+    assert_eq!(world.node.produce(client, "t", 0, numbered(3000)).0, 0);
+    world.node.configure_group(GROUP, &[("mainstem.filter", &long_filter())]);
+    let (mut at, mut found, mut answers) = (0, Vec::new(), 0);
+    while at < 3050 {
+        let (offsets, end) = world.fetch(client, at);
+        found.extend(offsets);
+        at = at.max(end as i64);
+        answers += 1;
+        assert!(answers < 20, "it comes no further than {at}");
+    }
+    let expected: Vec<u64> = [3, 13, 23, 33].into_iter().chain((50..3050).filter(|offset| offset % 10 == 3)).collect();
+    assert_eq!(found, expected);
+    // About 35 million steps, four million in each turn.
+    assert!((5..20).contains(&turns(&world)), "{}", turns(&world));
+    let before = turns(&world);
+    assert_eq!(world.fetch(client, 50).0.len(), 300);
+    assert_eq!(turns(&world), before, "it is known now");
+    world.node.stop();
 }

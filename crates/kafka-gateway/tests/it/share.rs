@@ -133,6 +133,20 @@ fn what_was_accepted_is_gone_after_a_restart_and_the_rest_comes_back() {
 }
 
 #[test]
+fn what_takes_a_filter_long_is_given_after_some_turns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = started(folder.path(), &[]);
+    let producer = node.connect();
+    assert_eq!(node.produce(producer, "t", 0, crate::filters::numbered(500)).0, 0);
+    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("mainstem.filter", &crate::filters::long_filter())]);
+    let mut one = Worker::new(&mut node, "one");
+    let given = (0..100).find_map(|_| Some(one.fetch(&mut node, &[])).filter(|given| !given.is_empty()));
+    let expected: Vec<(i64, i64, i16)> = (0..500).filter(|offset| offset % 10 == 3).map(|offset| (offset, offset, 1)).collect();
+    assert_eq!(given.expect("it is given some day"), expected);
+    node.stop();
+}
+
+#[test]
 fn what_a_filter_does_not_want_is_done_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = started(folder.path(), &[]);

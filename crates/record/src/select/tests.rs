@@ -22,11 +22,12 @@ fn what_is_selected_is_what_a_look_at_each_record_selects() {
         for modulus in [1, 2, 3, 7, 1000] {
             let whole = batch(codec, 50);
             let wants = |record: &Record| record.offset.0 % modulus == 1 % modulus;
-            let selected = select(&whole, 1 << 20, |view| view.offset.0 % modulus == 1 % modulus).expect("valid");
+            let selected = select(&whole, 1 << 20, |view| Some(view.offset.0 % modulus == 1 % modulus)).expect("valid");
             let expected: Vec<Record> = records(&whole).unwrap().into_iter().filter(|record| wants(record)).collect();
             match selected {
                 Selected::All => assert_eq!(expected.len(), 50),
                 Selected::Nothing => assert!(expected.is_empty()),
+                Selected::Stopped => panic!("nobody stops it"),
                 Selected::Part(part) => {
                     assert_eq!(records(&part).unwrap(), expected);
                     let (header, before) = (BatchHeader::parse(&part).unwrap(), BatchHeader::parse(&whole).unwrap());
@@ -50,7 +51,7 @@ fn a_view_shows_key_time_and_the_last_header_of_a_name() {
         let header = view.header(b"kind").map(<[u8]>::to_vec);
         seen.push((view.offset.0, view.timestamp, view.key.map(<[u8]>::to_vec), header));
         assert_eq!((view.header(b"none"), view.header(b"absent")), (None, None));
-        true
+        Some(true)
     })
     .expect("valid");
     assert_eq!(seen[0], (500, 1000, Some(b"0".to_vec()), Some(b"third".to_vec())));
@@ -62,13 +63,13 @@ fn a_view_shows_key_time_and_the_last_header_of_a_name() {
 fn damaged_batches_are_errors() {
     let whole = batch(Compression::None, 3);
     for cut in 0..whole.len() {
-        assert!(select(&whole[..cut], 1 << 20, |_| true).is_err(), "cut to {cut}");
+        assert!(select(&whole[..cut], 1 << 20, |_| Some(true)).is_err(), "cut to {cut}");
     }
     for at in crate::HEADER_BYTES..whole.len() {
         let mut bytes = whole.to_vec();
         bytes[at] ^= 0xff;
         // Any outcome but a panic: the checksum is somebody else's to look at.
-        let _ = select(&bytes, 1 << 20, |view| view.header(b"kind").is_some());
+        let _ = select(&bytes, 1 << 20, |view| Some(view.header(b"kind").is_some()));
     }
 }
 

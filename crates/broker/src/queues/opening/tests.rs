@@ -181,7 +181,7 @@ fn a_stream_gives_out_large_batches_piece_by_piece() {
         time_out_ms: None,
         arguments: Arguments::default(),
     };
-    let reading = StreamReading { start: StreamStart::First, filter: None };
+    let reading = StreamReading { start: StreamStart::First, filter: None, address: std::net::IpAddr::from([127, 0, 0, 1]) };
     let before = unpacked_bytes();
     node.broker.read_stream(&stream, wish, reading).expect("it is there");
     assert!(unpacked_bytes() - before <= 2 * HERE, "{}", unpacked_bytes() - before);

@@ -13,7 +13,7 @@ use super::super::opening::{HERE_BYTES_MAX, NotOpened, Opening};
 use super::super::window::{RECORD_BYTES, Window, bytes_of};
 use super::super::window_memory::{Charge, WindowMemory};
 use super::start::{StreamFilter, StreamStart};
-use crate::{Broker, aborted};
+use crate::{Broker, UnpackRoom, aborted};
 
 /// Read at once of history, in bytes, about, and what is copied out of caches at most.
 const HISTORY_BYTES: usize = 256 << 10;
@@ -50,6 +50,29 @@ pub(super) enum Question {
     History(Range<u64>),
     /// The same, wherever they are: they take longer to open than a network thread may take.
     Open(Range<u64>),
+    /// The same of records that take longer to judge. It is asked turn by turn.
+    Judge(Range<u64>),
+}
+
+/// What was found out.
+#[derive(Default)]
+pub(super) struct Answer {
+    /// Offset after what was looked at.
+    pub at: u64,
+    piece: Piece,
+    /// What comes next takes longer to judge than a turn.
+    pub long: bool,
+}
+
+impl Answer {
+    fn at(at: u64) -> Self {
+        Self { at, ..Self::default() }
+    }
+
+    /// Is there a record?
+    pub fn has_some(&self) -> bool {
+        !self.piece.is_empty()
+    }
 }
 
 /// Records that were read and not given out, and their account in the memory of queues.
@@ -79,6 +102,8 @@ struct Decoded {
     next: u64,
     /// Some of them were unpacked, into memory of their own.
     unpacked: bool,
+    /// There was no room to judge those from `next` on in this turn.
+    stopped: bool,
 }
 
 /// One log of a reader.
@@ -90,6 +115,8 @@ pub(super) struct Cursor {
     /// Where it begins, as long as that is not known.
     seeks: Option<StreamStart>,
     pub waits: Waits,
+    /// What comes next takes longer to judge than a turn of a network thread.
+    long: bool,
 }
 
 impl Cursor {
@@ -100,12 +127,12 @@ impl Cursor {
             StreamStart::Offset(offset) => (offset, None),
             StreamStart::Last | StreamStart::Time(_) => (log.start().0, Some(start)),
         };
-        Self { log: Arc::clone(log), at, piece: Piece::default(), seeks, waits: Waits::No }
+        Self { log: Arc::clone(log), at, piece: Piece::default(), seeks, waits: Waits::No, long: false }
     }
 
-    /// Goes on with the answer: what was read up to before `at`.
-    pub fn set(&mut self, at: u64, piece: Piece) {
-        (self.at, self.piece) = (at, piece);
+    /// Goes on with the answer.
+    pub fn set(&mut self, answer: Answer) {
+        (self.at, self.piece, self.long) = (answer.at, answer.piece, answer.long);
         (self.seeks, self.waits) = (None, Waits::No);
     }
 
@@ -122,7 +149,7 @@ impl Cursor {
         record
     }
 
-    /// Looks for the next record; `looked_at` grows by the bytes that were read for that, up to about `bytes_max`.
+    /// Looks for the next record; `looked_at` grows by the bytes that were read for that, and by what a filter took, up to about `bytes_max`.
     pub fn next(&mut self, broker: &Broker, shard: ShardId, filter: Option<&StreamFilter>, looked_at: &mut usize, bytes_max: usize) -> Next {
         loop {
             if !self.piece.is_empty() {
@@ -144,15 +171,25 @@ impl Cursor {
                 }
                 continue;
             }
+            if std::mem::take(&mut self.long) {
+                return Next::Asks(Question::Judge(self.at..end));
+            }
             let memory = &broker.vhosts.windows;
             match broker.journal_of(self.log.id()).read_tail(&self.log, Offset(self.at)..Offset(end), Window::piece(memory), true) {
                 TailRead::Data { slices, bytes, next } => {
-                    let mut left = bytes_max.saturating_sub(*looked_at).min(HERE_BYTES_MAX);
+                    let (turn, has_whole_turn) = (bytes_max.saturating_sub(*looked_at), *looked_at == 0);
+                    let (mut left, mut room) = (turn.min(HERE_BYTES_MAX), UnpackRoom::of_bytes(turn));
                     let before = unpacked_bytes();
-                    let decoded = decode(&self.log, &slices, self.at..next.0, filter, Opening::here(broker, &mut left));
-                    *looked_at += bytes + (unpacked_bytes() - before) as usize;
+                    let decoded = decode(&self.log, &slices, self.at..next.0, (filter, &mut room), Opening::here(broker, &mut left));
+                    *looked_at += bytes + (unpacked_bytes() - before) as usize + room.spent_of(turn);
                     match decoded {
-                        Ok(decoded) => self.set(decoded.next, Piece::new(decoded, memory)),
+                        Ok(decoded) => {
+                            let (at, stopped) = (decoded.next, decoded.stopped);
+                            self.set(Answer { at, piece: Piece::new(decoded, memory), long: stopped && has_whole_turn });
+                            if stopped {
+                                *looked_at = bytes_max.max(*looked_at);
+                            }
+                        }
                         Err(NotOpened::Later) if memory.is_full() => {
                             self.waits = Waits::Retry;
                             return Next::Nothing;
@@ -174,27 +211,22 @@ impl Question {
     ///
     /// # Errors
     /// What the disk says.
-    pub fn answer(
-        self,
-        broker: &Broker,
-        log: &Arc<Log>,
-        filter: Option<&StreamFilter>,
-        bytes_max: usize,
-    ) -> Result<(u64, Piece), ReadError> {
+    pub fn answer(self, broker: &Broker, log: &Arc<Log>, filter: Option<&StreamFilter>, bytes_max: usize) -> Result<Answer, ReadError> {
         match self {
-            Self::Start(StreamStart::Last) => Ok((find_last(broker, log)?, Piece::default())),
+            Self::Start(StreamStart::Last) => Ok(Answer::at(find_last(broker, log)?)),
             Self::Start(StreamStart::Time(at)) => {
                 let found = broker.journal_of(log.id()).find_by_time(log, at)?;
-                Ok((found.map_or_else(|| log.last_stable(), |(offset, _)| offset).0, Piece::default()))
+                Ok(Answer::at(found.map_or_else(|| log.last_stable(), |(offset, _)| offset).0))
             }
-            Self::Start(StreamStart::First) => Ok((log.start().0, Piece::default())),
-            Self::Start(StreamStart::Next) => Ok((log.last_stable().0, Piece::default())),
-            Self::Start(StreamStart::Offset(offset)) => Ok((offset, Piece::default())),
+            Self::Start(StreamStart::First) => Ok(Answer::at(log.start().0)),
+            Self::Start(StreamStart::Next) => Ok(Answer::at(log.last_stable().0)),
+            Self::Start(StreamStart::Offset(offset)) => Ok(Answer::at(offset)),
             Self::History(range) => read_history(broker, log, range, filter, bytes_max),
-            Self::Open(range) => {
+            Self::Open(range) | Self::Judge(range) => {
                 let piece_bytes = Window::piece(&broker.vhosts.windows);
                 let read = broker.read_slices(log, Offset(range.start)..Offset(range.end), piece_bytes)?;
-                Ok(read.map_or_else(|| (range.start, Piece::default()), |read| opened(broker, log, &read.slices, range.start..read.next.0, filter)))
+                let Some(read) = read else { return Ok(Answer::at(range.start)) };
+                Ok(opened(broker, log, &read.slices, range.start..read.next.0, (filter, &mut { UnpackRoom::HISTORY })))
             }
         }
     }
@@ -206,7 +238,7 @@ fn decode(
     log: &Log,
     slices: &SmallVec<[Bytes; 4]>,
     range: Range<u64>,
-    filter: Option<&StreamFilter>,
+    (filter, room): (Option<&StreamFilter>, &mut UnpackRoom),
     mut opening: Opening<'_>,
 ) -> Result<Decoded, NotOpened> {
     let bytes: usize = slices.iter().map(Bytes::len).sum();
@@ -217,25 +249,40 @@ fn decode(
     } else {
         slices
     };
-    let mut records = Vec::new();
+    let (mut records, mut stopped) = (Vec::new(), None);
     let opened = opening.open(log, slices, &range, |record| {
-        if filter.is_none_or(|filter| filter.wants(&record)) {
-            records.push(record);
+        if stopped.is_some() {
+            return;
+        }
+        match filter.map_or(Some(true), |filter| filter.wants(&record, room)) {
+            Some(true) => records.push(record),
+            Some(false) => {}
+            None => stopped = Some(record.offset.0),
         }
     })?;
-    Ok(Decoded { records, next: opened.next, unpacked: opened.unpacked })
+    Ok(Decoded { records, next: stopped.unwrap_or(opened.next), unpacked: opened.unpacked, stopped: stopped.is_some() })
 }
 
-/// The same on a thread that may wait: up to before which offset was looked, and what is wanted of that.
-fn opened(broker: &Broker, log: &Log, slices: &SmallVec<[Bytes; 4]>, range: Range<u64>, filter: Option<&StreamFilter>) -> (u64, Piece) {
+/// The same on a thread that may wait.
+fn opened(
+    broker: &Broker,
+    log: &Log,
+    slices: &SmallVec<[Bytes; 4]>,
+    range: Range<u64>,
+    filter: (Option<&StreamFilter>, &mut UnpackRoom),
+) -> Answer {
     let (from, next) = (range.start, range.end);
     match decode(log, slices, range, filter, Opening::elsewhere(broker)) {
-        Ok(decoded) => (decoded.next, if decoded.records.is_empty() { Piece::default() } else { Piece::new(decoded, &broker.vhosts.windows) }),
+        Ok(decoded) => {
+            let (at, long) = (decoded.next, decoded.stopped);
+            let piece = if decoded.records.is_empty() { Piece::default() } else { Piece::new(decoded, &broker.vhosts.windows) };
+            Answer { at, piece, long }
+        }
         Err(NotOpened::Broken(error)) => {
             tracing::error!(%error, log = %log.id(), from, "records of a stream make no sense, and are passed over");
-            (next, Piece::default())
+            Answer::at(next)
         }
-        Err(NotOpened::Later | NotOpened::TooLarge(_)) => (from, Piece::default()),
+        Err(NotOpened::Later | NotOpened::TooLarge(_)) => Answer::at(from),
     }
 }
 
@@ -245,10 +292,10 @@ fn read_history(
     range: Range<u64>,
     filter: Option<&StreamFilter>,
     bytes_max: usize,
-) -> Result<(u64, Piece), ReadError> {
+) -> Result<Answer, ReadError> {
     let memory = &broker.vhosts.windows;
     let piece_bytes = HISTORY_BYTES.min(4 * Window::piece(memory));
-    let (mut at, mut looked_at) = (range.start, 0);
+    let (mut at, mut looked_at, mut room) = (range.start, 0, UnpackRoom::HISTORY);
     while at < range.end && looked_at < bytes_max {
         let want = ColdWant { log: Arc::clone(log), from: Offset(at), until: Offset(range.end), max_bytes: piece_bytes };
         let ColdData { slices, bytes, next } = match broker.journal_of(log.id()).read_cold(&[want], piece_bytes).pop() {
@@ -258,13 +305,13 @@ fn read_history(
             Some(Err(error)) => return Err(error),
         };
         let before = unpacked_bytes();
-        let (opened_to, piece) = opened(broker, log, &slices, at..next.0, filter);
-        (at, looked_at) = (opened_to, looked_at + bytes + (unpacked_bytes() - before) as usize);
-        if !piece.is_empty() {
-            return Ok((at, piece));
+        let answer = opened(broker, log, &slices, at..next.0, (filter, &mut room));
+        if answer.has_some() || answer.long {
+            return Ok(answer);
         }
+        (at, looked_at) = (answer.at, looked_at + bytes + (unpacked_bytes() - before) as usize);
     }
-    Ok((at, Piece::default()))
+    Ok(Answer::at(at))
 }
 
 /// The offset of the last record that a consumer may see; the end if there is none.

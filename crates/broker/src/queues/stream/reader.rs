@@ -14,7 +14,7 @@ use types::ShardId;
 
 use super::super::consumers::{ChannelFlow, Consuming, Deliveries, Delivery};
 use super::super::queue::Queue;
-use super::cursor::{Cursor, Next, Piece, Question, Waits};
+use super::cursor::{Answer, Cursor, Next, Question, Waits};
 use super::start::StreamReading;
 use crate::mailbox::{Event, Reply};
 use crate::quotas::Lag;
@@ -24,6 +24,8 @@ use crate::Broker;
 const TURN_MESSAGES: usize = 1000;
 /// Bytes that a turn looks at: few of them may be wanted.
 const TURN_BYTES: usize = 4 << 20;
+/// Turns that other threads have for records which take long to judge, before its own thread hears of it.
+const LONG_TURNS_MAX: usize = 16;
 /// Messages that go to the connection together, at most.
 const TOGETHER_MAX: usize = 256;
 
@@ -53,7 +55,7 @@ pub struct StreamRead {
     queue: Arc<Queue>,
     reader: Arc<Reader>,
     cursor: usize,
-    outcome: Result<(u64, Piece), ReadError>,
+    outcome: Result<Answer, ReadError>,
 }
 
 impl StreamRead {
@@ -64,7 +66,7 @@ impl StreamRead {
             // It may have gone meanwhile, and holds nothing any more.
             match (outcome, state.cursors.get_mut(cursor)) {
                 (_, None) => {}
-                (Ok((next, piece)), Some(cursor)) => cursor.set(next, piece),
+                (Ok(answer), Some(cursor)) => cursor.set(answer),
                 (Err(error), Some(cursor)) => {
                     // The journal has said it once.
                     tracing::debug!(%error, ?queue, offset = cursor.at, "records of a stream cannot be read; they are tried again");
@@ -203,6 +205,24 @@ impl Reader {
     /// Has something found out on a thread that may wait; false: too much waits there.
     fn ask(self: &Arc<Self>, broker: &Broker, queue: &Arc<Queue>, cursor: usize, log: Arc<Log>, question: Question) -> bool {
         let (reader, queue) = (Arc::clone(self), Arc::clone(queue));
+        if let Question::Judge(mut range) = question {
+            let mut turns = 0;
+            let work = Box::new(move |broker: &Arc<Broker>| {
+                turns += 1;
+                let outcome = Question::Judge(range.clone()).answer(broker, &log, reader.reading.filter.as_ref(), TURN_BYTES);
+                match outcome {
+                    Ok(answer) if answer.long && !answer.has_some() && turns < LONG_TURNS_MAX && !reader.state.lock().over => {
+                        range.start = answer.at;
+                        None
+                    }
+                    outcome => {
+                        let (queue, reader) = (Arc::clone(&queue), Arc::clone(&reader));
+                        Some(Box::new(StreamRead { queue, reader, cursor, outcome }) as Box<dyn Any + Send>)
+                    }
+                }
+            });
+            return broker.unpack(self.reading.address, self.wish.to, work);
+        }
         let work = Box::new(move |broker: &Arc<Broker>| {
             let outcome = question.answer(broker, &log, reader.reading.filter.as_ref(), TURN_BYTES);
             Box::new(StreamRead { queue, reader, cursor, outcome }) as Box<dyn Any + Send>

@@ -1,10 +1,14 @@
 //! Where a consumer of a stream begins, and which messages it wants.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use filter::Filter;
+use hashbrown::HashSet;
 use record::Record;
+
+use crate::UnpackRoom;
 
 /// The header of a record by which consumers choose.
 const FILTER_HEADER: &[u8] = b"x-stream-filter-value";
@@ -28,7 +32,7 @@ pub enum StreamStart {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamFilter {
     /// Those whose header `x-stream-filter-value` has any of these values.
-    pub values: Option<Vec<Bytes>>,
+    pub values: Option<HashSet<Bytes>>,
     /// And those without that header.
     pub unfiltered: bool,
     /// And of all those only the ones for which this is true.
@@ -42,12 +46,21 @@ pub struct StreamReading {
     pub start: StreamStart,
     /// `None`: all messages.
     pub filter: Option<StreamFilter>,
+    /// Where the consumer is: addresses take turns at what takes long.
+    pub address: IpAddr,
 }
 
 impl StreamFilter {
-    /// Is a record wanted? Of headers with one name the last counts, as everywhere.
-    pub(super) fn wants(&self, record: &Record) -> bool {
-        self.has_value(record) && self.expression.as_ref().is_none_or(|expression| expression.matches(record))
+    /// Is a record wanted? Of headers with one name the last counts, as everywhere. `None`: there is no room in this turn to find out.
+    pub(super) fn wants(&self, record: &Record, room: &mut UnpackRoom) -> Option<bool> {
+        if self.values.is_some() {
+            room.spend(1 + record.headers.len())?;
+        }
+        match &self.expression {
+            Some(expression) if self.has_value(record) => room.judge(expression, record),
+            Some(_) => Some(false),
+            None => Some(self.has_value(record)),
+        }
     }
 
     fn has_value(&self, record: &Record) -> bool {
@@ -70,17 +83,18 @@ mod tests {
             let header = |value| (Bytes::from_static(FILTER_HEADER), Some(Bytes::from_static(value)));
             Record { offset: Offset(0), timestamp: 0, key: None, value: None, headers: value.map(header).into_iter().collect(), vouched: false }
         };
-        let filter = |unfiltered| StreamFilter { values: Some(vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")]), unfiltered, expression: None };
+        let filter = |unfiltered| StreamFilter { values: Some([Bytes::from_static(b"a"), Bytes::from_static(b"b")].into_iter().collect()), unfiltered, expression: None };
+        let wants = |filter: &StreamFilter, value| filter.wants(&record(value), &mut { UnpackRoom::TURN }).expect("there is room");
         for (value, wanted) in [(Some(&b"a"[..]), true), (Some(b"b"), true), (Some(b"c"), false), (Some(b""), false)] {
-            assert_eq!(filter(false).wants(&record(value)), wanted);
-            assert_eq!(filter(true).wants(&record(value)), wanted);
+            assert_eq!(wants(&filter(false), value), wanted);
+            assert_eq!(wants(&filter(true), value), wanted);
         }
-        assert!(!filter(false).wants(&record(None)));
-        assert!(filter(true).wants(&record(None)));
+        assert!(!wants(&filter(false), None));
+        assert!(wants(&filter(true), None));
         let expression = |text: &str| Some(Arc::new(Filter::parse(text).expect("valid")));
         let both = StreamFilter { expression: expression("timestamp > 0"), ..filter(true) };
-        assert!(!both.wants(&record(Some(b"a"))) && !both.wants(&record(None)));
+        assert!(!wants(&both, Some(b"a")) && !wants(&both, None));
         let one = StreamFilter { expression: expression("header.\"x-stream-filter-value\" LIKE 'c%'"), ..StreamFilter::default() };
-        assert!(one.wants(&record(Some(b"c"))) && !one.wants(&record(Some(b"a"))) && !one.wants(&record(None)));
+        assert!(wants(&one, Some(b"c")) && !wants(&one, Some(b"a")) && !wants(&one, None));
     }
 }

@@ -1,9 +1,11 @@
 //! A fetch of a member of a group with a filter: it reads on through what is not wanted, keeps what is, and tells the client how far it
-//! has come, although there may be nothing in it.
+//! has come, although there may be nothing in it. A batch of which the records take longer to judge than a turn is left to the threads for what
+//! takes long, which go on with it turn by turn.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use broker::{Broker, ColdData, GroupFilter, Let, Log, Room, TailRead, UnpackRoom};
+use broker::{Broker, ColdData, ColdWant, GroupFilter, Let, Log, ReadError, Room, TailRead, UnpackRoom};
 use bytes::Bytes;
 use record::gap_marker;
 use smallvec::SmallVec;
@@ -41,11 +43,13 @@ pub(super) struct Filtered {
     unpack: UnpackRoom,
     /// A partition has been gone through as far as it may in this turn, or as there was room for what passes.
     spent: bool,
+    /// The next batch of a partition takes long to judge.
+    long: bool,
 }
 
 impl Filtered {
     pub fn new(filter: Arc<GroupFilter>, partitions: usize) -> Self {
-        Self { filter, passed: vec![Passed::default(); partitions], bytes: 0, bytes_max: 0, left: TURN_BYTES_MAX, unpack: UnpackRoom::TURN, spent: false }
+        Self { filter, passed: vec![Passed::default(); partitions], bytes: 0, bytes_max: 0, left: TURN_BYTES_MAX, unpack: UnpackRoom::TURN, spent: false, long: false }
     }
 
     pub fn filter(&self) -> &Arc<GroupFilter> {
@@ -54,7 +58,7 @@ impl Filtered {
 
     /// A new turn begins, for an answer of at most so many bytes.
     pub fn begin_turn(&mut self, bytes_max: usize) {
-        (self.left, self.unpack, self.spent, self.bytes_max) = (TURN_BYTES_MAX, UnpackRoom::TURN, false, bytes_max);
+        (self.left, self.unpack, self.spent, self.long, self.bytes_max) = (TURN_BYTES_MAX, UnpackRoom::TURN, false, false, bytes_max);
     }
 
     /// It has gone through as much as it may in a turn.
@@ -67,13 +71,18 @@ impl Filtered {
         self.passed[at].next.unwrap_or(offset)
     }
 
+    /// Has it come to batches in this turn that take long to judge? Their partitions are to be read like history, elsewhere.
+    pub fn is_long(&self) -> bool {
+        self.long
+    }
+
     /// Reads on in memory until `max_bytes` of this partition, or as many as the answer takes, have passed; all that has passed so far. As for
     /// everybody, what passes first may be larger.
     pub fn read_tail(&mut self, at: usize, broker: &Broker, log: &Log, range: std::ops::Range<Offset>, max_bytes: usize) -> TailRead {
         let passed = &mut self.passed[at];
         let journal = broker.journal_of(log.id());
         let mut partition_left = PARTITION_BYTES_MAX;
-        let mut full = false;
+        let (mut full, mut long) = (false, false);
         loop {
             let from = passed.next.unwrap_or(range.start);
             let piece = PIECE_BYTES.min(self.left).min(partition_left);
@@ -89,12 +98,17 @@ impl Filtered {
                     let more = broker.filters().pass(log.id(), &slices, &self.filter.filter, room, &mut self.unpack);
                     self.bytes += more.bytes;
                     full = more.full_at.is_some();
+                    long = self.unpack.take_long() && more.full_at.is_some_and(|at| at <= range.start);
                     passed.enter(more, next);
                 }
                 TailRead::Cold if passed.bytes == 0 => return TailRead::Cold,
                 TailRead::OutOfRange if passed.next.is_none() => return TailRead::OutOfRange,
                 TailRead::Cold | TailRead::OutOfRange | TailRead::Empty => break,
             }
+        }
+        if long && passed.bytes == 0 {
+            self.long = true;
+            return TailRead::Cold;
         }
         self.spent |= full || partition_left == 0;
         match passed.next {
@@ -134,9 +148,55 @@ impl Passed {
 }
 
 /// Puts what was read from history through a filter; where the last batch that passes ends. On a thread for history.
-pub(super) fn pass_cold(broker: &Broker, log: &Log, filter: &GroupFilter, data: ColdData) -> (ColdData, Offset) {
-    let passed = broker.filters().pass(log.id(), &data.slices, &filter.filter, Room::ANY, &mut { UnpackRoom::HISTORY });
+fn pass_cold(broker: &Broker, log: &Log, filter: &GroupFilter, data: ColdData, unpack: &mut UnpackRoom) -> (ColdData, Offset) {
+    unpack.begin_partition();
+    let passed = broker.filters().pass(log.id(), &data.slices, &filter.filter, Room::ANY, unpack);
     let next = passed.full_at.unwrap_or(data.next);
     let covered = passed.next.min(next);
     (ColdData { slices: passed.slices, bytes: passed.bytes, next }, covered)
+}
+
+/// What was read of partitions.
+pub(super) struct ReadOn {
+    pub results: Vec<Option<Result<(ColdData, Offset), ReadError>>>,
+    /// Nothing has come of it yet: a batch takes longer to judge than a turn.
+    pub long: bool,
+    /// What the filter took.
+    pub took: Duration,
+}
+
+/// Reads on in partitions of which the journals are numbered, through a filter if there is one, and as far as that gets in one turn. On a thread that may
+/// wait.
+pub(super) fn read_on(broker: &Broker, wants: &[(usize, ColdWant)], room: usize, filter: Option<&GroupFilter>, in_memory: bool) -> ReadOn {
+    let mut results: Vec<Option<Result<ColdData, ReadError>>> = wants.iter().map(|(number, want)| if in_memory { read_tail(broker, *number, want) } else { None }).collect();
+    for (number, journal) in broker.journals().iter().enumerate() {
+        let own: Vec<usize> = (0..wants.len()).filter(|at| wants[*at].0 == number && results[*at].is_none()).collect();
+        let part: Vec<ColdWant> = own.iter().map(|at| wants[*at].1.clone()).collect();
+        if part.is_empty() {
+            continue;
+        }
+        for (at, result) in own.into_iter().zip(journal.read_cold(&part, room)) {
+            results[at] = Some(result);
+        }
+    }
+    let (mut unpack, mut further, began) = (UnpackRoom::HISTORY, false, Instant::now());
+    let results = results.into_iter().zip(wants).map(|(result, (_, want))| {
+        let passed = result?.map(|data| match filter {
+            Some(filter) => pass_cold(broker, &want.log, filter, data, &mut unpack),
+            None => (data, Offset::ZERO),
+        });
+        further |= passed.as_ref().map_or(true, |(data, _)| data.next > want.from);
+        Some(passed)
+    });
+    let results = results.collect();
+    ReadOn { results, long: unpack.take_long() && !further, took: began.elapsed() }
+}
+
+/// What is still in memory of a partition.
+fn read_tail(broker: &Broker, journal: usize, want: &ColdWant) -> Option<Result<ColdData, ReadError>> {
+    let journal = broker.journals().get(journal)?;
+    match journal.read_tail(&want.log, want.from..want.until, want.max_bytes.min(PIECE_BYTES), true) {
+        TailRead::Data { slices, bytes, next } => Some(Ok(ColdData { slices, bytes, next })),
+        TailRead::Cold | TailRead::Empty | TailRead::OutOfRange => None,
+    }
 }
