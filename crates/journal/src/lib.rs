@@ -120,6 +120,8 @@ pub enum Planted {
     TakeUnreadable,
     /// Loads segments that a rewritten one replaces when their files cannot be removed at a start.
     LoadReplaced,
+    /// Frees and rewrites segments that replace files which are still there.
+    ForgetReplacing,
 }
 
 #[cfg(feature = "planted")]

@@ -62,6 +62,7 @@ pub struct DiskCounters {
     pub full: u64,
     pub renames_lost: u64,
     pub renames_refused: u64,
+    pub stuck: u64,
 }
 
 /// An unsynced write, sector by sector.
@@ -124,6 +125,8 @@ struct Disk {
     names_left: Option<u64>,
     /// Behind so many reads while a segment is rewritten one fails.
     reads_left: Option<u64>,
+    /// A file that can be neither removed nor renamed.
+    stuck: Option<String>,
     /// Behind so many files opened and reads one fails, whatever they are for.
     opens_left: Option<u64>,
     opens_failed: bool,
@@ -186,6 +189,7 @@ impl SimDisk {
             lit_by_rename: false,
             names_left: None,
             reads_left: None,
+            stuck: None,
             opens_left: None,
             opens_failed: false,
             names_failed: false,
@@ -260,6 +264,29 @@ impl SimDisk {
         let mut disk = self.inner.lock();
         let count = disk.faults.file_errors;
         if count > 0 && !disk.submits && disk.failing.one_in(count) { disk.fail() } else { Ok(()) }
+    }
+
+    /// One of the files of segments, until this is asked again, can be neither removed nor renamed; now and then none.
+    pub fn stick(&self) {
+        let mut disk = self.inner.lock();
+        let names: Vec<String> = disk.names.keys().filter(|name| name.starts_with("segment-")).cloned().collect();
+        let at = disk.starting.below(names.len() as u64 + 2) as usize;
+        disk.stuck = names.into_iter().nth(at);
+    }
+
+    /// Every file can be removed and renamed.
+    pub fn unstick(&self) {
+        self.inner.lock().stuck = None;
+    }
+
+    /// Is it the file that cannot be removed or renamed?
+    fn try_stuck(&self, name: &str) -> io::Result<()> {
+        let mut disk = self.inner.lock();
+        if disk.stuck.as_deref() != Some(name) {
+            return Ok(());
+        }
+        disk.counters.stuck += 1;
+        Err(io::Error::from_raw_os_error(5))
     }
 
     /// Does a change of names fail, or its sync?
@@ -496,6 +523,7 @@ impl Storage for SimDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.touch()?;
         self.try_names()?;
+        self.try_stuck(from)?;
         let mut disk = self.inner.lock();
         if to.starts_with(ASIDE) && disk.staying.one_in(STAYS) {
             disk.counters.renames_refused += 1;
@@ -516,6 +544,7 @@ impl Storage for SimDisk {
     fn remove(&self, name: &str) -> io::Result<()> {
         self.touch()?;
         self.try_names()?;
+        self.try_stuck(name)?;
         self.inner.lock().names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 

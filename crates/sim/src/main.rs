@@ -30,12 +30,12 @@ struct Cli {
     operations: u64,
     /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared, short-sight, unmarked,
     /// omit-dropped, drop-unwritten, drop-absent,
-    /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable, take-unreadable, load-replaced; or all of them one by one
+    /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable, take-unreadable, load-replaced, forget-replacing; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 22] = [
+const PLANTED: [(&str, Planted); 23] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -58,6 +58,7 @@ const PLANTED: [(&str, Planted); 22] = [
     ("forsake-unreadable", Planted::ForsakeUnreadable),
     ("take-unreadable", Planted::TakeUnreadable),
     ("load-replaced", Planted::LoadReplaced),
+    ("forget-replacing", Planted::ForgetReplacing),
 ];
 
 fn main() -> ExitCode {

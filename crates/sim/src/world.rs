@@ -727,6 +727,7 @@ impl World {
             ("allocations refused", counters.full),
             ("renames lost", counters.renames_lost),
             ("segments that could not be put aside", counters.renames_refused),
+            ("tries to remove or rename a file that stays", counters.stuck),
             ("objects half written", archive.half_puts),
             ("objects refused", archive.failed_puts),
             ("objects back after their deletion", archive.undeleted),

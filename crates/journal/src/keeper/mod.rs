@@ -133,8 +133,7 @@ pub struct Keeper {
     /// Segments from here on stay as they are: a backup is about to give them second names.
     pinned_from: Option<u64>,
     spares: spares::Spares,
-    /// Files of segments that are in no table any more and could not be removed yet.
-    undeleted: Vec<String>,
+    undeleted: Vec<Undeleted>,
     /// A rewritten segment has its name, which may not be durable: files that it replaces stay until it is.
     unsynced: bool,
     setbacks: setbacks::Setbacks,
@@ -184,8 +183,17 @@ pub(crate) struct KeeperStart {
     pub replay: ReplayFrom,
     pub next_sequence: u64,
     pub spares: Vec<String>,
-    /// Files of replaced segments that could not be removed.
-    pub undeleted: Vec<String>,
+    /// Replaced segments whose files could not be removed, and the segments that replace them.
+    pub undeleted: BTreeMap<u64, u64>,
+}
+
+/// The file of a segment that is in no table any more, which could not be removed yet.
+struct Undeleted {
+    name: String,
+    /// The rewritten segment that says it replaces this one. It stays, as it is, as long as the file: a start would take the file for a segment.
+    by: Option<u64>,
+    /// It was said that the file stays.
+    told: bool,
 }
 
 impl Keeper {
@@ -214,7 +222,7 @@ impl Keeper {
             next_sequence: start.next_sequence,
             pinned_from: None,
             spares,
-            undeleted: start.undeleted,
+            undeleted: start.undeleted.into_iter().map(|(sequence, by)| Undeleted { name: segment_name(sequence), by: Some(by), told: true }).collect(),
             unsynced: false,
             setbacks: setbacks::Setbacks::default(),
             unmeasured: setbacks::Setbacks::default(),
@@ -556,27 +564,30 @@ impl Keeper {
         self.storage.sync_folder()
     }
 
-    /// Takes dead segments out of the table, all of them, and keeps or removes their files.
+    /// Takes segments out of the table that are dead, or replaced `by` another, and keeps or removes their files. Those that cannot be removed are
+    /// removed later.
     ///
     /// # Errors
-    /// The first. Files that are still there are removed later.
-    fn free(&mut self, sequences: &[u64]) -> io::Result<()> {
+    /// The folder cannot be flushed.
+    fn free(&mut self, sequences: &[u64], by: Option<u64>) -> io::Result<()> {
         if sequences.is_empty() {
             return Ok(());
         }
-        let mut outcome = Ok(());
         for sequence in sequences {
-            outcome = outcome.and(self.free_one(*sequence));
+            let is_freed = self.free_one(*sequence, by);
             #[cfg(feature = "planted")]
-            if outcome.is_err() && self.journal.planted() == Some(crate::Planted::LeaveReplaced) {
-                return outcome;
+            if !is_freed && self.journal.planted() == Some(crate::Planted::LeaveReplaced) {
+                return Ok(());
             }
+            #[cfg(not(feature = "planted"))]
+            let _ = is_freed;
         }
-        if self.unsynced { outcome } else { outcome.and(self.storage.sync_folder()) }
+        if self.unsynced { Ok(()) } else { self.storage.sync_folder() }
     }
 
-    fn free_one(&mut self, sequence: u64) -> io::Result<()> {
-        let Some(segment) = self.journal.segments().get(sequence) else { return Ok(()) };
+    /// False: the file is there still.
+    fn free_one(&mut self, sequence: u64, by: Option<u64>) -> bool {
+        let Some(segment) = self.journal.segments().get(sequence) else { return true };
         self.journal.segments().remove(sequence);
         self.forget_setback(&segment);
         self.journal.cold().forget(segment.id);
@@ -585,8 +596,8 @@ impl Keeper {
         }
         let name = segment_name(sequence);
         if self.unsynced {
-            self.undeleted.push(name);
-            return Ok(());
+            self.undeleted.push(Undeleted { name, by, told: false });
+            return true;
         }
         // Two holders are left when no reader has it: this one and the index.
         let unread = Arc::strong_count(&segment) == 1 && Arc::strong_count(&segment.file) <= 2;
@@ -599,29 +610,49 @@ impl Keeper {
             self.storage.discard(&name, Some(Arc::clone(&segment.file)))
         };
         if let Err(error) = outcome {
-            self.undeleted.push(name);
-            return Err(error);
+            tell_undeleted(self.journal.number(), &name, &error);
+            self.undeleted.push(Undeleted { name, by, told: true });
+            return false;
         }
         self.journal.set_spare_segments(self.spares.len());
         self.journal.metrics().segments_freed.inc();
-        Ok(())
+        true
     }
 
-    /// Removes the files that could not be removed before. Nothing is rewritten while there are any: a segment that was rewritten says
-    /// which others it replaces, and one that replaces it would not say so of those.
+    /// Removes the files that could not be removed before.
+    ///
+    /// # Errors
+    /// It is not certain that the rewritten segments are on the disk which replace them.
     fn delete_undeleted(&mut self) -> io::Result<()> {
         if self.unsynced {
             self.storage.sync_folder()?;
             self.unsynced = false;
         }
-        while let Some(name) = self.undeleted.last() {
-            match self.storage.discard(name, None) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => self.undeleted.pop(),
-            };
-        }
+        let (storage, journal) = (&self.storage, self.journal.number());
+        self.undeleted.retain_mut(|file| match storage.discard(&file.name, None) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                if !std::mem::replace(&mut file.told, true) {
+                    tell_undeleted(journal, &file.name, &error);
+                }
+                true
+            }
+            _ => false,
+        });
         Ok(())
     }
+
+    /// Is a file still there that this segment replaces? Then it is neither freed nor rewritten: one that replaces it would not say so of that file.
+    fn replaces_undeleted(&self, sequence: u64) -> bool {
+        #[cfg(feature = "planted")]
+        if self.journal.planted() == Some(crate::Planted::ForgetReplacing) {
+            return false;
+        }
+        self.undeleted.iter().any(|file| file.by == Some(sequence))
+    }
+}
+
+fn tell_undeleted(journal: u16, file: &str, error: &io::Error) {
+    tracing::warn!(journal, file, %error, "the file of a segment that is not needed any more cannot be removed, that will be tried again");
 }
 
 /// Writes and flushes a checkpoint.

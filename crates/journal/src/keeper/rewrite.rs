@@ -39,8 +39,8 @@ impl Keeper {
         }
         let covered = self.checkpointed.min(self.pinned_from.unwrap_or(u64::MAX));
         usage.retain(|used| used.sequence < covered);
-        let dead: Vec<u64> = usage.extract_if(.., |used| used.live_bytes == 0).map(|used| used.sequence).collect();
-        self.free(&dead)?;
+        let dead: Vec<u64> = usage.extract_if(.., |used| used.live_bytes == 0 && !self.replaces_undeleted(used.sequence)).map(|used| used.sequence).collect();
+        self.free(&dead, None)?;
         if self.is_room_coming(self.journal.file_bytes()) {
             self.look.wanted = true;
             return Ok(());
@@ -67,7 +67,7 @@ impl Keeper {
         let mut outcome = Ok(());
         for _ in 0..TURN_MAX {
             let limits = self.limits()?;
-            let blocked = |sequence| self.setbacks.blocks(sequence) || self.journal.window().is_being_emptied(sequence) && !limits.short;
+            let blocked = |sequence| self.setbacks.blocks(sequence) || self.replaces_undeleted(sequence) || self.journal.window().is_being_emptied(sequence) && !limits.short;
             let Some(victims) = choose(usage, &limits, blocked) else { break };
             let first = victims[0].sequence;
             let at = usage.iter().position(|used| used.sequence == first).unwrap_or(0);
@@ -189,7 +189,7 @@ impl Keeper {
         let replaced: Vec<u64> = sources[1..].iter().map(|(replaced, _)| replaced.sequence).collect();
         // A segment that somebody holds is not written again.
         drop(sources);
-        let freed = self.free(&replaced);
+        let freed = self.free(&replaced, Some(sequence));
         self.journal.metrics().segments_rewritten.inc_by(victims.len() as u64);
         Ok(synced.and(freed).map(|()| true)?)
     }

@@ -148,7 +148,7 @@ pub fn open<S: Submitter>(
     let replaced = if journal.planted() == Some(crate::Planted::TakeUnreadable) { Ok(replaced.unwrap_or_default()) } else { replaced };
     let mut undeleted = replaced?;
     replaced::remove(&*storage, journal.number(), &mut undeleted);
-    replaying.undeleted = undeleted.clone();
+    replaying.undeleted = undeleted.keys().copied().collect();
     #[cfg(feature = "planted")]
     if journal.planted() == Some(crate::Planted::LoadReplaced) {
         replaying.undeleted.clear();
@@ -183,7 +183,7 @@ pub fn open<S: Submitter>(
         replay,
         next_sequence,
         spares: Files::list(&*storage)?.spares,
-        undeleted: undeleted.into_iter().map(segment_name).collect(),
+        undeleted,
     };
     restore_archive(&journal, &recovered.state, &recovered.ended)?;
     let missing = |(id, sequence)| misses(&journal, id, sequence).err().map(|error| (id, error));

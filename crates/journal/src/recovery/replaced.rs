@@ -3,10 +3,10 @@
 //! A file that cannot be read now may be the one that replaces others, and be read a moment later: the same records would be there twice, and the next start would
 //! remove what has been made of the second ones since. So it ends the start. One that is damaged replaces nothing here; what was lost with it is judged later.
 //!
-//! A replaced segment whose file cannot be removed is not loaded, and no start fails because it stays: the keeper tries to remove it before it rewrites
-//! anything, so that the segment which says what it replaces is there as long as the file is.
+//! A replaced segment whose file cannot be removed is not loaded, and no start fails because it stays: the keeper tries to remove it again, and leaves the
+//! segment alone which says what it replaces, so that it is there as long as the file is.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 
 use uuid::Uuid;
@@ -15,24 +15,24 @@ use super::{OpenError, io_error};
 use crate::disk::Storage;
 use crate::segments::{SegmentError, SegmentHeader, SegmentKind, segment_name};
 
-/// Those of `segments`, which ascend, that another of them replaces.
+/// Those of `segments`, which ascend, that another of them replaces, and by which.
 ///
 /// # Errors
 /// `Io`, `Segment`: one of them cannot be opened or read now. A later start asks again.
-pub(super) fn find(storage: &dyn Storage, segments: &[u64], uuid: Uuid) -> Result<BTreeSet<u64>, OpenError> {
-    let mut replaced = BTreeSet::new();
+pub(super) fn find(storage: &dyn Storage, segments: &[u64], uuid: Uuid) -> Result<BTreeMap<u64, u64>, OpenError> {
+    let mut replaced = BTreeMap::new();
     for sequence in segments {
-        if !replaced.contains(sequence) {
-            let others = replaced_by(storage, *sequence, uuid)?;
-            replaced.extend(others.into_iter().filter(|other| other != sequence && segments.binary_search(other).is_ok()));
+        if !replaced.contains_key(sequence) {
+            let others = replaced_by(storage, *sequence, uuid)?.into_iter().filter(|other| other != sequence && segments.binary_search(other).is_ok());
+            replaced.extend(others.map(|other| (other, *sequence)));
         }
     }
     Ok(replaced)
 }
 
 /// Removes their files. Leaves in `replaced` those whose files stay.
-pub(super) fn remove(storage: &dyn Storage, journal: u16, replaced: &mut BTreeSet<u64>) {
-    replaced.retain(|sequence| {
+pub(super) fn remove(storage: &dyn Storage, journal: u16, replaced: &mut BTreeMap<u64, u64>) {
+    replaced.retain(|sequence, _| {
         let file = segment_name(*sequence);
         match storage.discard(&file, None) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -80,7 +80,7 @@ mod tests {
             storage.fail_once(fault.map(|fault| (segment_name(2), fault)));
             let outcome = find(&storage, &[1, 2, 3, 4], uuid);
             assert_eq!(outcome.is_err(), fault.is_some(), "{fault:?}: {outcome:?}");
-            assert_eq!(find(&storage, &[1, 2, 3, 4], uuid).expect("the next start"), BTreeSet::from([3]));
+            assert_eq!(find(&storage, &[1, 2, 3, 4], uuid).expect("the next start"), BTreeMap::from([(3, 2)]));
         }
     }
 
@@ -89,7 +89,7 @@ mod tests {
         let uuid = Uuid::from_u128(7);
         let folder = tempfile::tempdir().expect("a folder");
         segments(&Faulty::refusing(folder.path(), String::new()), uuid);
-        for (refused, left) in [(segment_name(3), BTreeSet::from([3])), (String::new(), BTreeSet::new())] {
+        for (refused, left) in [(segment_name(3), BTreeMap::from([(3, 2)])), (String::new(), BTreeMap::new())] {
             let storage = Faulty::refusing(folder.path(), refused);
             let mut replaced = find(&storage, &[1, 2, 3, 4], uuid).expect("all can be read");
             remove(&storage, 0, &mut replaced);

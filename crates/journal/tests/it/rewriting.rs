@@ -37,6 +37,8 @@ struct Watch {
     failing: AtomicU64,
     /// Done at each read meanwhile.
     hook: Mutex<Option<Hook>>,
+    /// A file that can be neither removed nor renamed.
+    stuck: Mutex<String>,
 }
 
 struct Watched {
@@ -47,6 +49,10 @@ struct Watched {
 struct WatchedFile(Arc<dyn File>, Arc<Watch>);
 
 impl Watched {
+    fn change(&self, name: &str) -> io::Result<()> {
+        if *self.watch.stuck.lock() == name { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(()) }
+    }
+
     fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
         Arc::new(WatchedFile(file, Arc::clone(&self.watch)))
     }
@@ -66,13 +72,16 @@ impl Storage for Watched {
         Ok(self.file(self.storage.open(name)?))
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.change(from)?;
         self.storage.rename(from, to)
     }
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.change(name)?;
         *self.watch.rewriting.lock() &= name != "rewriting";
         self.storage.remove(name)
     }
     fn discard(&self, name: &str, _held: Option<Arc<dyn File>>) -> io::Result<()> {
+        self.change(name)?;
         self.storage.remove(name)
     }
     fn replace(&self, from: &str, to: &str, _held: Arc<dyn File>) -> io::Result<()> {
@@ -149,7 +158,10 @@ fn item(log: &Arc<Log>, value_bytes: usize) -> AppendItem {
 
 impl ByHand {
     fn open(folder: &Path) -> Self {
-        let watch = Arc::new(Watch::default());
+        Self::open_with(folder, Arc::default())
+    }
+
+    fn open_with(folder: &Path, watch: Arc<Watch>) -> Self {
         let storage = Watched { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), watch: Arc::clone(&watch) };
         let archive = Arc::new(journal::MemoryArchive::default());
         let submitter = submitter(IoMode::Buffered).expect("always there");
@@ -324,6 +336,65 @@ fn a_damaged_segment_stays_and_holds_up_no_other() {
     node.look();
     assert_eq!(node.journal.unreadable(), [], "nothing of it is live");
     assert!(!folder.path().join(damaged).exists());
+}
+
+fn segments(folder: &Path) -> usize {
+    let names = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("segment-")).count()
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_holds_up_no_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = ByHand::open(folder.path());
+    let stuck = "segment-000000000002";
+    stuck.clone_into(&mut node.watch.stuck.lock());
+    let log = node.log(1);
+    for _ in 0..60 {
+        node.append(vec![item(&log, LARGE)]);
+        node.append(vec![AppendItem::Trim { to: log.end(), log: Arc::clone(&log) }]);
+    }
+    node.look();
+    // The one that stays, the one that is written, those that are kept ready.
+    assert!(segments(folder.path()) <= 6, "{} segments", segments(folder.path()));
+    assert!(folder.path().join(stuck).exists());
+    node.watch.stuck.lock().clear();
+    node.look();
+    assert!(!folder.path().join(stuck).exists(), "it goes when it can be removed");
+}
+
+#[test]
+fn a_segment_stays_as_it_is_as_long_as_a_file_that_it_replaces() {
+    let (rewritten, bytes) = without_failure();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = ByHand::open(folder.path());
+    node.fill();
+    let stuck = "segment-000000000002";
+    stuck.clone_into(&mut node.watch.stuck.lock());
+    node.trim();
+    assert_eq!(node.rewritten(), rewritten, "the others go on");
+    // Nothing is live any more but what the last of the logs has.
+    let mut watch = Arc::clone(&node.watch);
+    for start in 0..3 {
+        check(&node.journal);
+        assert!(folder.path().join(stuck).exists(), "start {start}");
+        drop(node);
+        node = ByHand::open_with(folder.path(), watch);
+        watch = Arc::clone(&node.watch);
+        node.look();
+    }
+    let ends = (1..=LOGS).map(|id| node.log(id));
+    let trims = ends.map(|log| AppendItem::Trim { to: log.end(), log }).collect();
+    node.append(trims);
+    node.look();
+    let all_dead = segments(folder.path());
+    watch.stuck.lock().clear();
+    node.look();
+    assert!(!folder.path().join(stuck).exists() && segments(folder.path()) < all_dead, "what replaces it goes with it");
+    assert!(node.sealed_bytes() <= bytes);
+    drop(node);
+    let node = Node::open(folder.path(), IoMode::Buffered, config()).expect("it opens again");
+    node.close();
 }
 
 #[test]

@@ -15,6 +15,10 @@ impl World {
     pub(super) fn harm(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         match self.starts.below(6) {
             0 => self.fail_files(coverage),
+            5 if self.starts.one_in(2) => {
+                self.disk.stick();
+                Ok(())
+            }
             5 => {
                 self.disk.fail_behind_rewriting(self.starts.below(4));
                 Ok(())

@@ -28,6 +28,7 @@ impl World {
     pub(super) fn harm_rewriting(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         // Nothing dies meanwhile, and the archive takes nothing.
         self.disk.put_out_fuses();
+        self.disk.unstick();
         self.disk.set_faults(Faults::default());
         if self.disk.is_dead() || self.segment_bytes != SEGMENT_BYTES {
             return Ok(());
