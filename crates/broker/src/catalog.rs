@@ -10,7 +10,8 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering as Order;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,6 +32,9 @@ pub(crate) const NEXT_LOG_KEY: &[u8] = b"mlog";
 pub(crate) const NEXT_PRODUCER_KEY: &[u8] = b"mproducer";
 
 const VERSION: u8 = 1;
+
+/// Names of which is known that they have come or gone: what has not looked for longer looks at all.
+const CHANGES_MAX: usize = 4096;
 
 /// A topic as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,25 +88,8 @@ pub(crate) struct Catalog {
     inner: RwLock<Inner>,
     /// Rises with every topic that is created, deleted or enlarged.
     version: AtomicU64,
-}
-
-/// What groups ask of it.
-impl delivery::Topics for Catalog {
-    fn version(&self) -> u64 {
-        self.version.load(Ordering::SeqCst)
-    }
-
-    fn find(&self, name: &str) -> Option<(TopicId, u32)> {
-        self.by_name(name).map(|topic| (topic.id, topic.logs().len() as u32))
-    }
-
-    fn name(&self, id: TopicId) -> Option<String> {
-        self.by_id(id).map(|topic| topic.name.clone())
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.inner.read().by_name.iter().map(|one| one.0.name.clone()).collect()
-    }
+    /// Rises with every name that comes or goes.
+    naming: AtomicU64,
 }
 
 /// A topic in the order of names, which it has itself.
@@ -139,6 +126,8 @@ struct Inner {
     by_id: ArcTable<Topic, TopicId>,
     /// Names with a dot or an underscore, behind what Kafka's metrics would call them.
     unified: BTreeSet<(Box<str>, Box<str>)>,
+    /// Names that have come or gone last.
+    changes: VecDeque<Box<str>>,
     /// Of topics that have a name.
     partitions: usize,
 }
@@ -150,11 +139,44 @@ pub(crate) fn unified(name: &str) -> Option<String> {
 
 impl Default for Inner {
     fn default() -> Self {
-        Self { by_name: BTreeSet::new(), by_id: ArcTable::new(|topic| &topic.id), unified: BTreeSet::new(), partitions: 0 }
+        Self { by_name: BTreeSet::new(), by_id: ArcTable::new(|topic| &topic.id), unified: BTreeSet::new(), changes: VecDeque::new(), partitions: 0 }
     }
 }
 
 impl Catalog {
+    /// The state of all topics: rises with every one that is created, deleted or enlarged.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    /// The state of their names: rises by one with each that comes or goes.
+    pub fn naming(&self) -> u64 {
+        self.naming.load(Ordering::SeqCst)
+    }
+
+    fn note_change(&self, inner: &mut Inner, name: Box<str>) {
+        if inner.changes.len() >= CHANGES_MAX {
+            inner.changes.pop_front();
+        }
+        inner.changes.push_back(name);
+        self.naming.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The first so many names that have come or gone since then, in that order, and whether each is there now. `None`: that was too many names ago.
+    pub fn changed_names(&self, naming: u64, most: usize) -> Option<Vec<(String, bool)>> {
+        let inner = self.inner.read();
+        let since = usize::try_from(self.naming().checked_sub(naming)?).ok()?;
+        let first = inner.changes.len().checked_sub(since)?;
+        let some = inner.changes.range(first..).take(most);
+        Some(some.map(|name| (name.to_string(), inner.by_name.contains(&**name))).collect())
+    }
+
+    /// So many names behind this one, in their order.
+    pub fn names_after(&self, after: Option<&str>, most: usize) -> Vec<String> {
+        let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.inner.read().by_name.range::<str, _>((behind, Bound::Unbounded)).take(most).map(|one| one.0.name.clone()).collect()
+    }
+
     pub fn by_name(&self, name: &str) -> Option<Arc<Topic>> {
         self.inner.read().by_name.get(name).map(|one| Arc::clone(&one.0))
     }
@@ -182,8 +204,10 @@ impl Catalog {
         if let Some(unified) = unified(&topic.name) {
             inner.unified.insert((unified.into(), topic.name.as_str().into()));
         }
-        if let Some(ByName(before)) = inner.by_name.replace(ByName(topic)) {
-            inner.partitions -= before.logs().len();
+        let name: Box<str> = topic.name.as_str().into();
+        match inner.by_name.replace(ByName(topic)) {
+            Some(ByName(before)) => inner.partitions -= before.logs().len(),
+            None => self.note_change(&mut inner, name),
         }
         self.changed();
     }
@@ -220,6 +244,7 @@ impl Catalog {
         if !topic.name.is_empty() {
             if inner.by_name.remove(&*topic.name) {
                 inner.partitions -= topic.logs().len();
+                self.note_change(&mut inner, topic.name.as_str().into());
                 if let Some(unified) = unified(&topic.name) {
                     inner.unified.remove(&(unified.into(), topic.name.as_str().into()));
                 }

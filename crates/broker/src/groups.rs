@@ -12,13 +12,13 @@ use std::time::Duration;
 use delivery::{
     Answer, Assignor, Client, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
     GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration,
-    ShareGroupSummary, ShareHeartbeat, Sight, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, StreamsTopology, SyncRequest,
+    ShareGroupSummary, ShareHeartbeat, Sight, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, StreamsTopology, SyncRequest, Topics,
 };
 use hashbrown::{HashMap, HashSet};
 use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
 use parking_lot::Mutex;
 
-use crate::catalog::Catalog;
+use crate::expressions::{Expressions, Matching};
 use crate::group_offsets::Coming;
 use crate::jobs::TOGETHER_MAX;
 use crate::lane::{Inbox, OF_TRANSACTIONS};
@@ -40,6 +40,7 @@ const LOCKS_PAUSE: u64 = 20;
 /// All groups of the node.
 pub struct Groups {
     pub(crate) state: Mutex<State>,
+    expressions: Arc<Expressions>,
     inbox: Arc<Inbox>,
     closed: std::sync::atomic::AtomicBool,
 }
@@ -78,7 +79,7 @@ pub enum Heard {
 }
 
 impl Groups {
-    pub(crate) fn new(settings: &Settings, topics: Arc<Catalog>, inbox: Arc<Inbox>) -> Self {
+    pub(crate) fn new(settings: &Settings, expressions: Arc<Expressions>, inbox: Arc<Inbox>) -> Self {
         let int = |name: &str| settings.int(name).max(0) as u64;
         let times = |kind: &str| GroupTimes {
             session_timeout: int(&format!("group.{kind}.session.timeout.ms")),
@@ -104,9 +105,9 @@ impl Groups {
                 initial_delay: int("group.streams.initial.rebalance.delay.ms"),
             },
         };
-        let coordinator = GroupCoordinator::with_topics(chosen, topics);
+        let coordinator = GroupCoordinator::with_topics(chosen, Arc::clone(&expressions) as Arc<dyn Topics>);
         let state = State { coordinator, coming: HashMap::new(), waiting: HashMap::new(), blocked: HashMap::new(), next_token: 0, ended: false };
-        Self { state: Mutex::new(state), inbox, closed: false.into() }
+        Self { state: Mutex::new(state), expressions, inbox, closed: false.into() }
     }
 
     /// After all records are back.
@@ -227,6 +228,7 @@ impl Groups {
     /// Bytes of memory that groups and committed offsets may take, about.
     pub fn set_bytes_max(&self, bytes: usize) {
         self.state.lock().coordinator.set_bytes_max(bytes);
+        self.expressions.set_bytes_max(bytes);
     }
 
     /// Bytes of memory that they take, about, and how often something was refused because they took as much as they may.
@@ -462,6 +464,12 @@ impl Broker {
     /// See [`GroupCoordinator::heartbeat`].
     pub fn heartbeat(&self, group: &str, member: &str, instance: Option<&str>, generation: i32) -> Result<(), GroupError> {
         self.with_groups(group, |groups, _| groups.heartbeat(group, member, instance, generation, now()))
+    }
+
+    /// What is to be matched before [`Self::consumer_heartbeat`] does what it says, which takes no more over than what is known by then.
+    pub fn unmatched(&self, group: &str, request: &ConsumerHeartbeat) -> Option<Matching> {
+        let unmatched = self.groups().state.lock().coordinator.unmatched(group, request);
+        if unmatched.is_empty() { None } else { self.groups().expressions.matching(&unmatched) }
     }
 
     /// A member of the new protocol is alive, joins or goes.

@@ -14,6 +14,7 @@ mod change_batch;
 mod clients;
 mod connections;
 mod dynamic;
+mod expressions;
 mod filters;
 mod group_config;
 mod group_offsets;
@@ -65,6 +66,7 @@ pub use dynamic::{DYNAMIC, SettingScope, SettingsChange};
 pub use clients::{ClientConnection, ClientSaid, Clients};
 pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count, node_name};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, TOPIC_NAME_BYTES_MAX, check_topic_name};
+pub use expressions::{EXPRESSION_BYTES_MAX, EXPRESSION_TEXT_MAX, Expression, Matching};
 pub use filter::Filter;
 pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedFilter, UnpackRoom};
 pub use group_config::{DEAD_LETTER_TOPIC, GROUP, GroupChange, GroupConfig, GroupValue, ShareStart};
@@ -304,7 +306,7 @@ impl Broker {
             state.extend(own);
         }
         let catalog = Arc::new(Catalog::default());
-        let groups = Groups::new(&config.settings, Arc::clone(&catalog), Arc::clone(lane.groups()));
+        let groups = Groups::new(&config.settings, expressions::Expressions::new(Arc::clone(&catalog)), Arc::clone(lane.groups()));
         subscriptions.looked_after_by(Arc::clone(lane.groups()));
         let group_configs = GroupConfigs::new(&config.settings);
         let security = Security::new(&config.settings);

@@ -16,13 +16,13 @@ use types::TopicId;
 
 use crate::GroupError;
 use crate::assignors::{Assignor, Subscriber, Targets, assign};
-use crate::consumer_topics::{Resolved, compile};
+use crate::consumer_topics::Resolved;
 use crate::coordinator::CoordinatorSettings;
 use crate::group::Effect;
 use crate::reconcile::{MemberState, Step};
 use crate::timers::{MemberTimers, Timers};
 use crate::sight::{Sight, Views, targeted_hash};
-use crate::topology::{Owned, Target, Topics, target_hash};
+use crate::topology::{MatchState, Owned, Target, Topics, target_hash};
 use crate::weight;
 
 /// A member that waits is to be heard so many times as often,
@@ -227,7 +227,7 @@ pub struct ConsumerGroup {
     holders: HashMap<(TopicId, u32), String>,
     timers: MemberTimers,
     /// State of the topics that was looked at last.
-    seen: Option<u64>,
+    pub(crate) seen: Option<u64>,
     pub(crate) resolved: HashMap<String, Resolved>,
     pub(crate) views: Views,
     pub(crate) emptied_at: u64,
@@ -236,7 +236,7 @@ pub struct ConsumerGroup {
 impl ConsumerGroup {
     /// Bytes of memory that it takes, about, without what all groups have.
     pub(crate) fn weight(&self) -> usize {
-        let resolved: usize = self.resolved.values().map(|resolved| weight::subscription(resolved.topics.len(), None)).sum();
+        let resolved: usize = self.resolved.values().map(|resolved| weight::subscription(resolved.topics().len(), None)).sum();
         resolved + weight::consumers(self.members.values(), &self.targets, self.holders.len())
     }
 
@@ -344,10 +344,11 @@ impl ConsumerGroup {
 
     /// After a restart: members have a whole session from now. Targets that are not those of the group's record were being written
     /// when the broker stopped, and are computed again.
-    pub(crate) fn resume(&mut self, now: u64, session_timeout: u64, recorded: Option<u64>) {
+    pub(crate) fn resume(&mut self, now: u64, session_timeout: u64, recorded: Option<u64>, topics: &dyn Topics) {
         if recorded != Some(self.targets_hash()) || self.targets.keys().any(|id| !self.members.contains_key(id)) {
             self.topics_hash = !self.topics_hash;
         }
+        self.follow_expressions(topics);
         self.views.resume(self.members.values().filter(|member| member.classic.is_none()).map(|member| member.id.clone()));
         for member in self.members.values() {
             let session = member.classic.as_ref().map_or(session_timeout, |classic| classic.session_timeout);
@@ -458,9 +459,12 @@ impl ConsumerGroup {
         updated.classic = None;
         if let Some(expression) = updated.expression()
             && updated.regex != before.regex
-            && !self.resolved.contains_key(expression)
         {
-            compile(expression)?;
+            match self.match_state(expression, around.topics) {
+                MatchState::Invalid => return Err(GroupError::InvalidRegex),
+                MatchState::NoMemory => return Err(GroupError::GroupFull),
+                MatchState::Unknown | MatchState::Known => {}
+            }
         }
         if let Some(existing) = replaces {
             self.replace(&existing, &before, out);
@@ -679,7 +683,7 @@ impl ConsumerGroup {
 
     /// Does a member read this topic?
     pub(crate) fn reads_topic(&self, topic: &str) -> bool {
-        self.members.values().any(|member| member.topics.contains(topic)) || self.resolved.values().any(|resolved| resolved.topics.contains(topic))
+        self.members.values().any(|member| member.topics.contains(topic)) || self.resolved.values().any(|resolved| resolved.topics().contains(topic))
     }
 }
 

@@ -1,49 +1,45 @@
 //! Which topics the members of a consumer group read: those that they name and those that match their expressions, as far as they may see them.
+//! Which names match is found out elsewhere ([`Matches`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
-use regex::bytes::{Regex, RegexBuilder};
 use types::TopicId;
 
-use crate::GroupError;
 use crate::consumer_group::{ConsumerGroup, ConsumerMember, Surroundings};
 use crate::sight::{Mention, Sight, targeted};
-use crate::topology::Topics;
+use crate::topology::{MatchState, Matched, Matches, Topics};
 
-/// Length of an expression.
-const REGEX_TEXT_MAX: usize = 32_767;
-/// Memory that a compiled expression may take. In the worst case all of it is gone through for each byte of a topic's name.
-const REGEX_BYTES_MAX: usize = 1 << 17;
-
-/// Topics that match an expression, of one state of the topics.
-#[derive(Clone, Debug)]
+/// Topics that an expression of a member matches, as the group has taken them over.
+#[derive(Clone)]
 pub(crate) struct Resolved {
-    version: u64,
-    regex: Regex,
-    pub topics: BTreeSet<String>,
+    matches: Arc<dyn Matches>,
+    taken: Matched,
+}
+
+impl fmt::Debug for Resolved {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.taken.fmt(formatter)
+    }
 }
 
 impl Resolved {
-    fn of(regex: Regex, names: &[String], topics: &dyn Topics) -> Self {
-        let matched = names.iter().filter(|name| regex.is_match(name.as_bytes())).cloned().collect();
-        Self { version: topics.version(), regex, topics: matched }
+    fn of(matches: Arc<dyn Matches>) -> Self {
+        let taken = matches.known();
+        Self { matches, taken }
     }
-}
 
-pub(crate) fn compile(text: &str) -> Result<Regex, GroupError> {
-    // What is parsed takes a multiple of its length, before any limit on what comes of it holds.
-    if text.len() > REGEX_TEXT_MAX {
-        return Err(GroupError::InvalidRegex);
+    pub fn topics(&self) -> &BTreeSet<String> {
+        &self.taken.topics
     }
-    let build = |text: &str, unicode| {
-        RegexBuilder::new(text).unicode(unicode).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build()
-    };
-    // Names of topics are ASCII, and of bytes an expression is much smaller; not all can be said without Unicode's classes.
-    let compiled = |text: &str| build(text, false).or_else(|_| build(text, true));
-    // An expression that is only whole with what is put around it is none.
-    let alone = compiled(text);
-    alone.and(compiled(&format!("^(?:{text})$"))).map_err(|_| GroupError::InvalidRegex)
+
+    /// Takes over what is known now; what is new of it.
+    fn take_over(&mut self) -> Vec<String> {
+        let before = std::mem::replace(&mut self.taken, self.matches.known());
+        self.taken.topics.difference(&before.topics).cloned().collect()
+    }
 }
 
 impl ConsumerGroup {
@@ -53,17 +49,41 @@ impl ConsumerGroup {
         self.resolved.retain(|expression, _| used.contains(expression.as_str()));
     }
 
-    /// Looks at the topics as they are, if they have changed, and at what the members may see of what is new.
+    /// From now on what members' expressions match is taken over.
+    pub(crate) fn follow_expressions(&mut self, topics: &dyn Topics) {
+        for expression in self.members.values().filter_map(ConsumerMember::expression) {
+            if !self.resolved.contains_key(expression) {
+                self.resolved.insert(expression.to_owned(), Resolved::of(topics.matches(expression)));
+            }
+        }
+    }
+
+    /// Those of the members' expressions, and of one that is about to be, that have not been matched against all names that there are.
+    pub(crate) fn unmatched(&self, wanted: Option<&str>, topics: &dyn Topics) -> Vec<Arc<dyn Matches>> {
+        let new = wanted.filter(|wanted| !self.resolved.contains_key(*wanted)).map(|wanted| topics.matches(wanted));
+        let known = self.resolved.values().map(|resolved| Arc::clone(&resolved.matches));
+        new.into_iter().chain(known).filter(|matches| !matches.is_current()).collect()
+    }
+
+    /// How far it is known what an expression matches.
+    pub(crate) fn match_state(&self, expression: &str, topics: &dyn Topics) -> MatchState {
+        self.resolved.get(expression).map_or_else(|| topics.matches(expression).known(), |resolved| resolved.matches.known()).state
+    }
+
+    /// Looks at the topics as they are and at what expressions match, if that has changed, and at what the members may see of what is new.
     pub(crate) fn look(&mut self, topics: &dyn Topics, sight: Option<&Sight<'_>>) {
-        if self.views.is_current(topics) {
+        let renewed = self.resolved.values().any(|resolved| resolved.matches.version() != resolved.taken.version);
+        if self.views.is_current(topics) && !renewed {
             return;
         }
         self.drop_unused();
-        let described = self.resolve(topics);
+        let described = self.take_over();
         let named = self.views.look(self.members.values().flat_map(|member| &member.topics), topics);
         if named.is_empty() && described.is_empty() {
             return;
         }
+        // The epoch rises if somebody reads what is new, whether or not topics have changed meanwhile.
+        self.seen = None;
         let all = targeted(&self.targets);
         for member in self.members.values_mut() {
             let by_name = named.iter().filter(|name| member.topics.contains(*name)).map(|name| (name, Mention::Named));
@@ -73,26 +93,16 @@ impl ConsumerGroup {
         }
     }
 
-    /// Looks up what the expressions of all members match now; of those that were looked up before, what is new of it.
-    fn resolve(&mut self, topics: &dyn Topics) -> HashMap<String, Vec<String>> {
-        let used: BTreeSet<String> = self.members.values().filter_map(ConsumerMember::expression).map(str::to_owned).collect();
+    /// Takes over what the members' expressions match; what is new of it, by expression.
+    fn take_over(&mut self) -> HashMap<String, Vec<String>> {
         let mut new = HashMap::new();
-        if used.is_empty() {
-            return new;
-        }
-        let names = topics.names();
-        for expression in used {
-            let before = self.resolved.remove(&expression);
-            let known = before.as_ref().map(|before| before.regex.clone());
-            let Some(regex) = known.or_else(|| compile(&expression).ok()) else { continue };
-            let resolved = Resolved::of(regex, &names, topics);
-            if let Some(before) = before {
-                let more: Vec<String> = resolved.topics.difference(&before.topics).cloned().collect();
+        for (expression, resolved) in &mut self.resolved {
+            if resolved.matches.version() != resolved.taken.version {
+                let more = resolved.take_over();
                 if !more.is_empty() {
                     new.insert(expression.clone(), more);
                 }
             }
-            self.resolved.insert(expression, resolved);
         }
         new
     }
@@ -104,17 +114,17 @@ impl ConsumerGroup {
         if same && self.views.is_as_before(&updated.id, sight, topics) {
             return false;
         }
+        // What is known of one that other members have is taken over by a look, which tells them.
         if let Some(expression) = updated.expression()
-            && self.resolved.get(expression).is_none_or(|resolved| resolved.version != topics.version())
-            && let Ok(regex) = compile(expression)
+            && !self.resolved.contains_key(expression)
         {
-            self.resolved.insert(expression.to_owned(), Resolved::of(regex, &topics.names(), topics));
+            self.resolved.insert(expression.to_owned(), Resolved::of(around.topics.matches(expression)));
         }
         let there = |name: &&String| topics.find(name).is_some();
         let named: Vec<&String> = updated.topics.iter().filter(there).collect();
         self.views.note_present(named.iter().copied().cloned());
         let described = updated.expression().and_then(|expression| self.resolved.get(expression));
-        let described = described.into_iter().flat_map(|resolved| &resolved.topics).filter(|name| !updated.topics.contains(*name));
+        let described = described.into_iter().flat_map(Resolved::topics).filter(|name| !updated.topics.contains(*name));
         let hidden: BTreeSet<String> = match sight.sees {
             Some(sees) => {
                 let by_name = named.iter().copied().filter(|name| !sees(name, Mention::Named));
@@ -131,12 +141,18 @@ impl ConsumerGroup {
     /// Ids of the topics that a member reads and that exist.
     pub(crate) fn reads(&self, member: &ConsumerMember, topics: &dyn Topics) -> BTreeMap<TopicId, u32> {
         let described = member.expression().and_then(|expression| self.resolved.get(expression));
-        let mentioned = member.topics.iter().chain(described.into_iter().flat_map(|resolved| &resolved.topics));
+        let mentioned = member.topics.iter().chain(described.into_iter().flat_map(Resolved::topics));
         let seen = mentioned.filter(|name| !member.hidden.contains(*name)).filter_map(|name| topics.find(name));
         if !self.views.is_unheard(&member.id) {
             return seen.collect();
         }
         let own = self.targets.get(&member.id);
+        let unknown = |resolved: &Resolved| resolved.taken.state == MatchState::Unknown;
+        if member.expression().is_some_and(|expression| self.resolved.get(expression).is_none_or(unknown)) {
+            // What its target has of what it describes cannot be told from the rest.
+            let there = |topic: &TopicId| topics.name(*topic).and_then(|name| topics.find(&name));
+            return own.into_iter().flatten().filter_map(|(topic, _)| there(topic)).collect();
+        }
         seen.filter(|(topic, _)| own.is_some_and(|own| own.contains_key(topic))).collect()
     }
 }

@@ -1,6 +1,8 @@
 //! One name has one kind of group: the coordinator's map holds them side by side, and here is what it does with those that are not
 //! classic, and how one kind becomes another.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::GroupError;
@@ -16,7 +18,7 @@ use crate::share_group::{self, ShareGroup, ShareHeartbeat, ShareMember};
 use crate::sight::Sight;
 use crate::streams_group::StreamsGroup;
 use crate::streams_record;
-use crate::topology::Target;
+use crate::topology::{Matches, Target};
 use crate::weight;
 
 /// What members are known by on other connections of theirs: what the client calls itself, where it is, and who it is. The first two anybody at that
@@ -205,7 +207,7 @@ impl<W: Copy> GroupCoordinator<W> {
             let share_times = self.share_times(&name);
             let streams_times = self.streams_config(&name).times;
             match self.groups.get_mut(&name) {
-                Some(Kind::Consumer(group)) => group.resume(now, times.session_timeout, recorded),
+                Some(Kind::Consumer(group)) => group.resume(now, times.session_timeout, recorded, &*self.topics),
                 Some(Kind::Share(group)) => group.resume(now, share_times.session_timeout, recorded),
                 Some(Kind::Streams(group)) => group.resume(now, streams_times.session_timeout, recorded, &*self.topics),
                 Some(Kind::Classic(_)) | None => {}
@@ -239,6 +241,20 @@ impl<W: Copy> GroupCoordinator<W> {
         match kind {
             Kind::Classic(group) => Some(group),
             Kind::Consumer(_) | Kind::Share(_) | Kind::Streams(_) => None,
+        }
+    }
+
+    /// Expressions that a heartbeat, or another member of its group, brings and that have not been matched against all names of topics. They are to be
+    /// matched before the heartbeat is carried out, without whatever lock holds the groups: this takes over what is known of them, and no more.
+    pub fn unmatched(&self, name: &str, request: &ConsumerHeartbeat) -> Vec<Arc<dyn Matches>> {
+        let wanted = request.regex.as_deref().filter(|regex| !regex.is_empty());
+        match self.groups.get(name) {
+            _ if ConsumerGroup::is_farewell(request.epoch) => Vec::new(),
+            Some(Kind::Consumer(group)) => group.unmatched(wanted, &*self.topics),
+            Some(Kind::Classic(_)) | None if request.epoch == 0 => {
+                wanted.map(|wanted| self.topics.matches(wanted)).into_iter().filter(|matches| !matches.is_current()).collect()
+            }
+            Some(Kind::Classic(_) | Kind::Share(_) | Kind::Streams(_)) | None => Vec::new(),
         }
     }
 

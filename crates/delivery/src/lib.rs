@@ -69,7 +69,7 @@ pub use subscription::{
     Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadLettering, DeadReason, Done, DoneList, DoneOffsets, Gaps, KeyHash, Leaving, LevelPage, NO_LOCK, NotHeld, RecordState, Rest, Retry, RetryOf, Rules, Searched, Subscription, Tries, Verdict,
 };
 pub use subscription_record::{PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record};
-pub use topology::{Owned, Target, Topics};
+pub use topology::{MatchState, Matched, Matches, Owned, Target, Topics};
 pub use transactions::{
     Claim, Ended, Ending, FoundOpen, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord, TransactionSettings,
     TransactionState, Version,

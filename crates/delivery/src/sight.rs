@@ -46,8 +46,8 @@ impl Sight<'_> {
 /// A member as it was heard last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Look {
-    /// Of the topics.
-    version: u64,
+    /// Of the topics; `None`: something was hidden from it since.
+    version: Option<u64>,
     /// 0: nothing is hidden from it.
     stamp: u64,
     user: String,
@@ -138,18 +138,24 @@ impl Views {
         }
         let look = self.looks.get(id).filter(|look| look.stamp != 0);
         let sees = sight.filter(|sight| look.is_some_and(|look| look.user == sight.user)).and_then(|sight| sight.sees);
+        let mut hides = false;
         for (name, mention) in fresh {
             if look.is_none() || sees.is_some_and(|sees| sees(name, mention)) {
                 self.news = self.news || topics.find(name).is_some_and(|(topic, _)| !all.contains(&topic));
             } else {
                 hidden.insert(name.clone());
+                hides = true;
             }
+        }
+        if hides && let Some(look) = self.looks.get_mut(id) {
+            // It is judged anew when it is heard, whether or not topics have changed meanwhile.
+            look.version = None;
         }
     }
 
     /// Are a member's rights those of the last time?
     pub fn is_as_before(&self, id: &str, sight: &Sight<'_>, topics: &dyn Topics) -> bool {
-        let same = |look: &Look| look.version == topics.version() && look.stamp == sight.stamp && look.user == sight.user;
+        let same = |look: &Look| look.version == Some(topics.version()) && look.stamp == sight.stamp && look.user == sight.user;
         self.looks.get(id).is_some_and(same)
     }
 
@@ -164,7 +170,7 @@ impl Views {
         (topics, targets): (&dyn Topics, &Targets),
     ) -> bool {
         let stamp = if sight.sees.is_some() { sight.stamp } else { 0 };
-        self.looks.insert(id.to_owned(), Look { version: topics.version(), stamp, user: sight.user.to_owned() });
+        self.looks.insert(id.to_owned(), Look { version: Some(topics.version()), stamp, user: sight.user.to_owned() });
         if !self.unheard.remove(id) {
             return before.symmetric_difference(after).any(|name| topics.find(name).is_some());
         }

@@ -1,6 +1,7 @@
 //! What groups know of topics: which there are, and sets of their partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use types::TopicId;
 
@@ -18,12 +19,76 @@ pub trait Topics: Send + Sync {
     fn find(&self, name: &str) -> Option<(TopicId, u32)>;
     /// The name of a topic.
     fn name(&self, id: TopicId) -> Option<String>;
-    /// All names.
-    fn names(&self) -> Vec<String>;
+    /// What is known of the names that an expression matches: the same as long as somebody holds it.
+    fn matches(&self, expression: &str) -> Arc<dyn Matches>;
+}
+
+/// The names of topics that an expression matches, as far as they are known. Groups never match names themselves: somebody else does, while no group
+/// waits for it, and groups take over what is known.
+pub trait Matches: Send + Sync {
+    /// The expression.
+    fn text(&self) -> &str;
+    /// The [version](Matched::version) of what is known.
+    fn version(&self) -> u64;
+    /// What is known.
+    fn known(&self) -> Matched;
+    /// Has every name been matched that a topic has now?
+    fn is_current(&self) -> bool;
+}
+
+/// See [`Matches`].
+#[derive(Clone, Debug)]
+pub struct Matched {
+    /// Rises when anything else here changes.
+    pub version: u64,
+    /// How far it is known.
+    pub state: MatchState,
+    /// Names that match; of some there may be no topic any more.
+    pub topics: Arc<BTreeSet<String>>,
+}
+
+/// How far it is known which names an expression matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatchState {
+    /// Names have not been matched yet.
+    Unknown,
+    /// There was no memory for the names.
+    NoMemory,
+    /// It is no expression, or one that is too large.
+    Invalid,
+    /// All names were matched that there were at some time.
+    Known,
+}
+
+impl Matched {
+    /// Nothing is known.
+    pub fn unknown() -> Self {
+        Self { version: 0, state: MatchState::Unknown, topics: Arc::default() }
+    }
 }
 
 /// A place without topics.
 pub(crate) struct NoTopics;
+
+struct NoMatches(String);
+
+impl Matches for NoMatches {
+    fn text(&self) -> &str {
+        &self.0
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn known(&self) -> Matched {
+        Matched { state: MatchState::Known, ..Matched::unknown() }
+    }
+
+    fn is_current(&self) -> bool {
+        true
+    }
+}
 
 impl Topics for NoTopics {
     fn version(&self) -> u64 {
@@ -38,8 +103,8 @@ impl Topics for NoTopics {
         None
     }
 
-    fn names(&self) -> Vec<String> {
-        Vec::new()
+    fn matches(&self, expression: &str) -> Arc<dyn Matches> {
+        Arc::new(NoMatches(expression.to_owned()))
     }
 }
 

@@ -28,8 +28,9 @@ const TOPIC: usize = 160;
 const PARTITION: usize = 12;
 /// A partition or task with the name of the member that has it.
 const HELD: usize = 112;
-/// A compiled expression.
-const EXPRESSION: usize = 64 << 10;
+/// An expression without its text, of which there are some copies.
+const EXPRESSION: usize = 1024;
+const EXPRESSION_TEXTS: usize = 4;
 /// A committed offset without its texts.
 const OFFSET: usize = 256;
 /// Of offsets of a topic that a group has, whatever their number: that it has some.
@@ -58,7 +59,7 @@ pub(crate) fn classic<W>(group: &Group<W>) -> usize {
 
 /// Topics that a member names, and an expression.
 pub(crate) fn subscription(topics: usize, regex: Option<&String>) -> usize {
-    topics * TOPIC + regex.map_or(0, |text| EXPRESSION + text.len())
+    topics * TOPIC + regex.map_or(0, |text| EXPRESSION + EXPRESSION_TEXTS * text.len())
 }
 
 fn target(target: &Target) -> usize {

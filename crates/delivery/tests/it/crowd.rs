@@ -1,12 +1,13 @@
 //! Clients of the new protocol in virtual time: they do what the coordinator says, lose answers, die, come back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use delivery::{
     ConsumerGroupState, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect, GroupCoordinator, GroupError, HeartbeatAnswer, Sight, Target,
-    Topics,
+    MatchState, Matched, Matches, Topics,
 };
 use types::TopicId;
 use uuid::Uuid;
@@ -37,7 +38,8 @@ pub struct Shelf {
 
 #[derive(Default)]
 struct Topical {
-    version: u64,
+    versions: Arc<AtomicU64>,
+    expressions: BTreeMap<String, Arc<Expression>>,
     ids: u128,
     topics: BTreeMap<String, (TopicId, u32)>,
 }
@@ -45,7 +47,7 @@ struct Topical {
 impl Shelf {
     pub fn set(&self, name: &str, partitions: u32) {
         let mut inner = self.inner.lock().unwrap();
-        inner.version += 1;
+        inner.versions.fetch_add(1, Ordering::SeqCst);
         inner.ids += 1;
         let id = TopicId(Uuid::from_u128(inner.ids));
         inner.topics.entry(name.to_owned()).or_insert((id, 0)).1 = partitions;
@@ -53,14 +55,31 @@ impl Shelf {
 
     pub fn delete(&self, name: &str) {
         let mut inner = self.inner.lock().unwrap();
-        inner.version += 1;
+        inner.versions.fetch_add(1, Ordering::SeqCst);
         inner.topics.remove(name);
+    }
+
+    /// As after a restart.
+    pub fn forget_matches(&self) {
+        self.inner.lock().unwrap().expressions.clear();
+    }
+
+    /// Matches an expression against all names.
+    pub fn bring_up_to_date(&self, expression: &str) {
+        let inner = self.inner.lock().unwrap();
+        let mut known = inner.expressions[expression].known.lock().unwrap();
+        let (state, topics) = match regex::Regex::new(expression).and_then(|_| regex::Regex::new(&format!("^(?:{expression})$"))) {
+            Ok(regex) => (MatchState::Known, inner.topics.keys().filter(|name| regex.is_match(name)).cloned().collect()),
+            Err(_) => (MatchState::Invalid, BTreeSet::new()),
+        };
+        let changed = state != known.1.state || topics != *known.1.topics;
+        *known = (inner.versions.load(Ordering::SeqCst), Matched { version: known.1.version + u64::from(changed), state, topics: Arc::new(topics) });
     }
 }
 
 impl Topics for Shelf {
     fn version(&self) -> u64 {
-        self.inner.lock().unwrap().version
+        self.inner.lock().unwrap().versions.load(Ordering::SeqCst)
     }
 
     fn find(&self, name: &str) -> Option<(TopicId, u32)> {
@@ -71,8 +90,38 @@ impl Topics for Shelf {
         self.inner.lock().unwrap().topics.iter().find(|(_, (other, _))| *other == id).map(|(name, _)| name.clone())
     }
 
-    fn names(&self) -> Vec<String> {
-        self.inner.lock().unwrap().topics.keys().cloned().collect()
+    fn matches(&self, expression: &str) -> Arc<dyn Matches> {
+        let mut inner = self.inner.lock().unwrap();
+        let version = Arc::clone(&inner.versions);
+        let new = || Arc::new(Expression { text: expression.to_owned(), versions: version, known: Mutex::new((0, Matched::unknown())) });
+        Arc::clone(inner.expressions.entry(expression.to_owned()).or_insert_with(new)) as Arc<dyn Matches>
+    }
+}
+
+/// An expression that is matched when a test says so.
+pub struct Expression {
+    text: String,
+    versions: Arc<AtomicU64>,
+    /// The topics of which version it was matched against, and what came of it.
+    known: Mutex<(u64, Matched)>,
+}
+
+impl Matches for Expression {
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn version(&self) -> u64 {
+        self.known().version
+    }
+
+    fn known(&self) -> Matched {
+        self.known.lock().unwrap().1.clone()
+    }
+
+    fn is_current(&self) -> bool {
+        let known = self.known.lock().unwrap();
+        known.1.state == MatchState::Invalid || known.1.state == MatchState::Known && known.0 == self.versions.load(Ordering::SeqCst)
     }
 }
 
@@ -145,7 +194,15 @@ impl Crowd {
         self.beat_seeing(request, Sight::ALL)
     }
 
+    /// What is not known of expressions is found out first.
     pub fn beat_seeing(&mut self, request: &ConsumerHeartbeat, sight: Sight<'_>) -> Result<HeartbeatAnswer, GroupError> {
+        self.groups.unmatched(GROUP, request).iter().for_each(|matches| self.shelf.bring_up_to_date(matches.text()));
+        assert!(self.groups.unmatched(GROUP, request).is_empty());
+        self.beat_as_known(request, sight)
+    }
+
+    /// A heartbeat that takes what is known of expressions.
+    pub fn beat_as_known(&mut self, request: &ConsumerHeartbeat, sight: Sight<'_>) -> Result<HeartbeatAnswer, GroupError> {
         let mut effects = Vec::new();
         let answer = self.groups.consumer_heartbeat(GROUP, request, sight, self.now, &mut effects);
         assert!(answer.is_ok() || effects.is_empty(), "what is refused changes nothing");

@@ -1,8 +1,11 @@
 //! The consumer group protocol in which the coordinator assigns (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Reply, TOPIC_NAME_BYTES_MAX};
+use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Matching, QuotaKey, Reply, TOPIC_NAME_BYTES_MAX};
 use delivery::{ConsumerHeartbeat, GroupError, HeartbeatAnswer, Mention, Sight, Target};
 use kafka_wire::consumer_group_describe::{
     self, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup, Member, TopicPartitions,
@@ -11,15 +14,15 @@ use kafka_wire::consumer_group_heartbeat::{
     AssignedTopicPartitions, Assignment, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
-use types::TopicId;
+use types::{ConnectionId, TopicId};
 use uuid::Uuid;
 
 use super::{NO_ROOM, Outcome, Wait};
 use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
-use crate::body::Body;
+use crate::body::{Body, Silence};
 use crate::error_code::of_group;
-use crate::session::Context;
+use crate::session::{Context, ShardContext};
 
 /// The member goes, for a while if it is a static one.
 const LEAVES: i32 = -1;
@@ -224,10 +227,69 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     };
     let member_of = group.clone();
     let submit = move |context: &mut Context<'_>| {
-        let outcome = seeing(&context.asking(), |sight| context.gateway.broker.consumer_heartbeat(&group, &beat, sight, context.to));
-        told(outcome, respond)
+        let broker = &context.gateway.broker;
+        let Some(matching) = broker.unmatched(&group, &beat) else { return submit(&group, &beat, context) };
+        let gone = Arc::new(AtomicBool::new(false));
+        if !broker.unpack(context.peer.ip(), context.to, matching.work(Arc::clone(&gone))) {
+            // The broker ends.
+            return Outcome::answer(respond(Err((ErrorCode::CoordinatorNotAvailable, "The broker ends.".to_owned()))));
+        }
+        Outcome::Wait(Box::new(MatchWait { group, beat, _matching: matching, gone, then: None }))
     };
     Ok(as_member(member_of, submit, context))
+}
+
+/// Has the coordinator decide on a heartbeat.
+fn submit(group: &Str, beat: &ConsumerHeartbeat, context: &mut Context<'_>) -> Outcome {
+    let outcome = seeing(&context.asking(), |sight| context.gateway.broker.consumer_heartbeat(group, beat, sight, context.to));
+    told(outcome, respond)
+}
+
+/// A heartbeat that waits until other threads have matched expressions against the names of topics, and then for its answer.
+struct MatchWait {
+    group: Str,
+    beat: ConsumerHeartbeat,
+    /// Keeps what they have found.
+    _matching: Matching,
+    /// The connection is, or the node is about to be.
+    gone: Arc<AtomicBool>,
+    then: Option<Box<dyn Wait>>,
+}
+
+impl Wait for MatchWait {
+    fn holds_reading(&self) -> bool {
+        true
+    }
+
+    fn hasten(&mut self, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        // What is known by now is all there will be.
+        self.gone.store(true, Ordering::Relaxed);
+        None
+    }
+
+    fn cancel(&mut self, _connection: ConnectionId, _shard: &mut ShardContext) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    fn handle_reply(&mut self, part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        if let Some(then) = &mut self.then {
+            return then.handle_reply(part, reply, context);
+        }
+        let Reply::Done(took) = reply else { return None };
+        let took = took.downcast::<Duration>().ok()?;
+        if context.throttle.is_timed() {
+            context.throttle.take(context.gateway.broker.quotas(), QuotaKey::RequestPercentage, took.as_nanos() as u64, context.now);
+        }
+        match submit(&self.group, &self.beat, context) {
+            Outcome::Answer(body) | Outcome::Downgraded(body) => Some(body),
+            Outcome::Wait(then) => {
+                self.then = Some(then);
+                None
+            }
+            Outcome::Silent | Outcome::Resume(_) | Outcome::Long => Some(Box::new(Silence { refused: None })),
+            Outcome::Close(code) => Some(Box::new(Silence { refused: Some(code) })),
+        }
+    }
 }
 
 /// Has a heartbeat of a member of `group` carried out on the thread of its connection. What it names has been looked at, elsewhere if that is much.

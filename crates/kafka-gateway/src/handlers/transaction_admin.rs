@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use broker::append::{Append, AppendItem};
-use broker::{AclOperation, Broker, Reply, ReplyTo};
+use broker::{AclOperation, Broker, Expression, Reply, ReplyTo};
 use delivery::{Transaction, TransactionState};
 use hashbrown::HashSet;
 use kafka_wire::describe_producers::{
@@ -21,7 +21,6 @@ use kafka_wire::write_txn_markers::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use record::{BatchHeader, Marker};
-use regex::bytes::{Regex, RegexBuilder};
 use types::LogId;
 
 use super::{NO_ROOM, Outcome, Wait, once};
@@ -109,7 +108,8 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         return Ok(Outcome::Long);
     }
     let refused = |code: ErrorCode| Outcome::answer(ListTransactionsResponse { error_code: code.code(), ..ListTransactionsResponse::default() });
-    let Ok(pattern) = pattern.map(whole).transpose() else {
+    let compiled = pattern.map(Expression::compile);
+    let Some(pattern) = compiled.map_or(Some(None), |compiled| compiled.map(Some)) else {
         return Ok(refused(ErrorCode::InvalidRegularExpression));
     };
     let now = broker.now_ms();
@@ -143,35 +143,6 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         listed.push(one);
     }
     Ok(Outcome::answer(ListTransactionsResponse { unknown_state_filters: unknown, transaction_states: listed, ..Default::default() }))
-}
-
-/// Length of a pattern: what is parsed takes a multiple of it, before any limit on what comes of it holds.
-const PATTERN_MAX: usize = 32_767;
-/// Memory that a compiled pattern may take. In the worst case all of it is gone through for each byte of an id.
-const COMPILED_BYTES_MAX: usize = 64 << 10;
-
-/// A pattern that has to match all of an id. Without Unicode's classes it is much smaller, and for ids of ASCII it says the same.
-struct Pattern {
-    ascii: Option<Regex>,
-    unicode: Option<Regex>,
-}
-
-impl Pattern {
-    fn is_match(&self, id: &str) -> bool {
-        let (first, second) = if id.is_ascii() { (&self.ascii, &self.unicode) } else { (&self.unicode, &self.ascii) };
-        first.as_ref().or(second.as_ref()).is_some_and(|regex| regex.is_match(id.as_bytes()))
-    }
-}
-
-fn whole(pattern: &str) -> Result<Pattern, regex::Error> {
-    if pattern.len() > PATTERN_MAX {
-        return Err(regex::Error::CompiledTooBig(PATTERN_MAX));
-    }
-    let build = |unicode| RegexBuilder::new(&format!("^(?:{pattern})$")).unicode(unicode).size_limit(COMPILED_BYTES_MAX).build();
-    match (build(false), build(true)) {
-        (Err(_), Err(error)) => Err(error),
-        (ascii, unicode) => Ok(Pattern { ascii: ascii.ok(), unicode: unicode.ok() }),
-    }
 }
 
 pub(crate) fn describe_producers(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {

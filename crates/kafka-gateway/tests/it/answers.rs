@@ -2,6 +2,7 @@
 //! DescribeConfigs takes what the client reads. What goes through much is done by other threads, however short the request is.
 
 use kafka_wire::{ErrorCode, Writer};
+use kafka_wire::consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
 use kafka_wire::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
@@ -15,6 +16,7 @@ use crate::memory::peak;
 use crate::node::{CREATE_TOPICS, Node, batch_of, flexible};
 use crate::transactions::{DONE, init_of};
 
+const CONSUMER_HEARTBEAT: (i16, i16) = (68, 1);
 const LIST_GROUPS: (i16, i16) = (16, 4);
 /// Without a name given first.
 const JOIN_GROUP: (i16, i16) = (11, 3);
@@ -272,5 +274,51 @@ fn answers_that_wait_for_another_one_are_few_and_count() {
     (0..=taken).for_each(|_| _ = node.answer(client));
     assert!(node.session(client).wants_read() && !node.session(client).holds_answers());
     assert_eq!(node.gateway.pinned_bytes(), 0);
+    node.stop();
+}
+
+/// A heartbeat of a member of a consumer group; it joins in epoch 0.
+fn beat_with(member: &str, epoch: i32, regex: Option<&str>) -> impl FnOnce(&mut Writer) {
+    let joins = epoch == 0;
+    let request = ConsumerGroupHeartbeatRequest {
+        group_id: "g".into(),
+        member_id: member.into(),
+        member_epoch: epoch,
+        rebalance_timeout_ms: if joins { 30_000 } else { -1 },
+        subscribed_topic_regex: regex.map(Into::into),
+        topic_partitions: joins.then(Vec::new),
+        ..Default::default()
+    };
+    move |writer: &mut Writer| request.encode(writer, CONSUMER_HEARTBEAT.1)
+}
+
+#[test]
+fn expressions_of_groups_are_matched_by_other_threads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[("group.consumer.assignment.interval.ms", "0")]);
+    let client = node.connect();
+    node.create_topic(client, "orders-1", 1);
+    node.create_topic(client, "other", 1);
+    let told = |node: &mut Node, epoch: i32, regex: Option<&str>| {
+        node.send(client, CONSUMER_HEARTBEAT, 1, beat_with("m", epoch, regex)).expect("taken");
+        let elsewhere = !node.session(client).wants_read();
+        let (_, body) = node.answer(client);
+        assert!(node.session(client).wants_read());
+        let answer = ConsumerGroupHeartbeatResponse::decode(&mut flexible(CONSUMER_HEARTBEAT, body), CONSUMER_HEARTBEAT.1).expect("an answer");
+        (elsewhere, answer.error_code, answer.member_epoch, answer.assignment.map(|assignment| assignment.topic_partitions.len()))
+    };
+    let invalid = ErrorCode::InvalidRegularExpression.code();
+    assert_eq!(told(&mut node, 0, Some("(")), (true, invalid, 0, None));
+    assert_eq!(told(&mut node, 0, Some("(.*(a|c)[ac]{3000})?")), (true, invalid, 0, None), "too large");
+    let (elsewhere, code, epoch, topics) = told(&mut node, 0, Some("orders.*"));
+    assert_eq!((elsewhere, code, topics), (true, 0, Some(1)));
+    assert_eq!(told(&mut node, epoch, None), (false, 0, epoch, None), "nothing has changed");
+    assert_eq!(told(&mut node, epoch, Some("orders.*")), (false, 0, epoch, None));
+    node.create_topic(client, "orders-2", 1);
+    let (elsewhere, code, newer, topics) = told(&mut node, epoch, None);
+    assert_eq!((elsewhere, code, newer, topics), (true, 0, epoch + 1, Some(2)), "the heartbeat that meets it");
+    node.create_topic(client, "other-2", 1);
+    assert_eq!(told(&mut node, newer, None), (true, 0, newer, None));
+    assert_eq!(told(&mut node, -1, None), (false, 0, -1, None), "who goes waits for nothing");
     node.stop();
 }
