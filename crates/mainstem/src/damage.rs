@@ -15,7 +15,7 @@ use types::{ByteSize, LogId};
 
 use crate::archive_folder::ArchiveReader;
 use crate::backup::sync_all;
-use crate::data_folder::{DataFolder, FORMAT_VERSION, create_private, write_durably};
+use crate::data_folder::{DataFolder, FORMAT_VERSION, create_private, unless_missing, write_durably};
 use crate::output;
 use crate::progress::Bar;
 use crate::proof::prove;
@@ -54,7 +54,7 @@ impl Look {
                 // What is damaged or lost in it is no concern of this folder's.
                 Some(other) => Ok(Survey::unread(other)),
                 // One that is not there is empty.
-                None if !path.is_dir() => Ok(Survey::default()),
+                None if unless_missing(fs::metadata(&path)).with_context(|| path.display().to_string())?.is_none() => Ok(Survey::default()),
                 None => journal::survey(&path, number, &store, &|bytes| bar.advance(bytes)),
             };
             surveys.push(survey.with_context(|| format!("journal {number}"))?);
@@ -237,13 +237,11 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     for number in 0..folder.journals {
         let (from, to) = (data.join(format!("journal-{number}")), out.join(format!("journal-{number}")));
         fs::create_dir(&to)?;
-        if !from.is_dir() {
-            continue;
-        }
-        for entry in fs::read_dir(&from).with_context(|| from.display().to_string())? {
+        let Some(entries) = unless_missing(fs::read_dir(&from)).with_context(|| from.display().to_string())? else { continue };
+        for entry in entries {
             let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
             let wanted = ["checkpoint", "checkpoint-copy", "reached"].iter().any(|wanted| name == *wanted) || ["segment-", "repairing-"].iter().any(|start| name.to_string_lossy().starts_with(start));
-            if wanted && path.is_file() {
+            if wanted && fs::metadata(&path).with_context(|| path.display().to_string())?.is_file() {
                 copy_readable(&path, &to.join(&name), &|bytes| bar.advance(bytes)).with_context(|| path.display().to_string())?;
             }
         }

@@ -97,10 +97,9 @@ impl DataFolder {
         let lock = take_lock(path)?;
         unfinished::check(path)?;
         let meta_path = path.join("meta.toml");
-        let meta = if meta_path.exists() {
-            let text = fs::read_to_string(&meta_path).with_context(|| meta_path.display().to_string())?;
+        let meta = if let Some(text) = unless_missing(fs::read_to_string(&meta_path)).with_context(|| meta_path.display().to_string())? {
             read_meta(&text, &meta_path)?
-        } else if let Some(journal) = journal_without_meta(path) {
+        } else if let Some(journal) = journal_without_meta(path).with_context(|| path.display().to_string())? {
             bail!("--data {} has {journal} and no meta.toml, which says of which cluster it is and how many journals it has: copy meta.toml from a backup", path.display());
         } else {
             tracing::info!(folder = %path.display(), "a new data folder");
@@ -126,8 +125,7 @@ impl DataFolder {
     pub fn check_there(&self, number: usize) -> anyhow::Result<()> {
         let (path, Some(id)) = (self.journal(number), self.journal_ids.get(number)) else { return Ok(()) };
         let is_of_journal = |name: &str| ["segment-", "checkpoint"].iter().any(|start| name.starts_with(start));
-        let names = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        if names.into_iter().any(|name| is_of_journal(&name.to_string_lossy())) {
+        if names_in(&path).with_context(|| path.display().to_string())?.iter().any(|name| is_of_journal(name)) {
             let owners: Vec<String> = journal::owners(&path).iter().map(ToString::to_string).collect();
             return match owners.first() {
                 Some(first) if !owners.contains(id) => self.check_owner(number, first),
@@ -142,7 +140,8 @@ impl DataFolder {
     /// # Errors
     /// It is not.
     pub fn check_archive(archive: &Path, journal: &str, objects: usize) -> anyhow::Result<()> {
-        if objects == 0 || archive.join(journal).is_dir() {
+        let folder = archive.join(journal);
+        if objects == 0 || unless_missing(fs::metadata(&folder)).with_context(|| folder.display().to_string())?.is_some_and(|found| found.is_dir()) {
             return Ok(());
         }
         let path = archive.display();
@@ -253,12 +252,32 @@ impl DataFolder {
     }
 }
 
+/// What is not there is `None`; what cannot be read is an error, and not to be taken for missing.
+pub(crate) fn unless_missing<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    match outcome {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Names in a folder; none when it is not there.
+fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = unless_missing(fs::read_dir(folder))?.into_iter().flatten();
+    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
 /// The name of a journal with segments, if there is one: `meta.toml` is made before any.
-fn journal_without_meta(path: &Path) -> Option<String> {
-    let segments = |journal: &Path| fs::read_dir(journal).into_iter().flatten().flatten().any(|file| file.file_name().to_string_lossy().starts_with("segment-"));
-    let entries = fs::read_dir(path).ok()?.flatten();
-    let journals = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("journal-") && segments(&entry.path()));
-    journals.map(|entry| entry.file_name().to_string_lossy().into_owned()).min()
+fn journal_without_meta(path: &Path) -> io::Result<Option<String>> {
+    let mut journals = names_in(path)?;
+    journals.retain(|name| name.strip_prefix("journal-").is_some_and(|number| number.parse::<usize>().is_ok()));
+    journals.sort_unstable();
+    for journal in journals {
+        if names_in(&path.join(&journal))?.iter().any(|name| name.starts_with("segment-")) {
+            return Ok(Some(journal));
+        }
+    }
+    Ok(None)
 }
 
 /// The cluster and the number of journals that a folder's `meta.toml` names.

@@ -77,3 +77,29 @@ fn looking_writes_nothing_and_keeps_brokers_away() {
     assert!(text.contains(&format!("process id {}", std::process::id())), "{text}");
     drop(owner);
 }
+
+#[test]
+fn what_cannot_be_read_is_not_taken_for_missing() {
+    // A link to itself: each try to read what it names fails, and it is there.
+    let unreadable = |path: &Path| std::os::unix::fs::symlink(path, path).unwrap();
+    let loops = |error: anyhow::Error| assert!(format!("{error:#}").contains("(os error 40)"), "{error:#}");
+    let start = |path: &Path| loops(DataFolder::open(path, 1, "other").err().expect("refused"));
+    let folder = tempfile::tempdir().unwrap();
+    let (meta, journal) = (folder.path().join("meta.toml"), folder.path().join("journal-0"));
+    unreadable(&meta);
+    start(folder.path());
+    assert!(fs::symlink_metadata(&meta).unwrap().is_symlink(), "no other is written");
+    fs::remove_file(&meta).unwrap();
+    unreadable(&journal);
+    start(folder.path());
+    assert!(!meta.exists(), "it may have segments, so that the folder is not new");
+    fs::remove_file(&journal).unwrap();
+    let mut owned = DataFolder::open(folder.path(), 1, "first").unwrap();
+    owned.note_journals(vec!["the-journal".to_owned()]).unwrap();
+    unreadable(&journal);
+    loops(owned.check_there(0).unwrap_err());
+    let archive = folder.path().join("archive");
+    fs::create_dir_all(&archive).unwrap();
+    unreadable(&archive.join("the-journal"));
+    loops(DataFolder::check_archive(&archive, "the-journal", 1).unwrap_err());
+}
