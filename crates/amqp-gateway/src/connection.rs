@@ -137,6 +137,10 @@ pub(crate) struct Connection {
     pub properties: BytesMut,
     /// Memory for routing.
     pub scratch: Scratch,
+    /// Routing took long.
+    pub routed_long: bool,
+    /// Others are to have their turn before the method that is being handled is gone on with.
+    pub pauses: bool,
     pub routed: Vec<QueueId>,
     /// Milliseconds since 1970, as of this turn.
     pub now_ms: i64,
@@ -178,6 +182,8 @@ impl Connection {
             to_tell: Vec::new(),
             properties: BytesMut::new(),
             scratch: Scratch::default(),
+            routed_long: false,
+            pauses: false,
             routed: Vec::new(),
             now_ms: 0,
             now: Instant::now(),

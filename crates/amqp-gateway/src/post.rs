@@ -52,11 +52,11 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
         if let Some(exchange) = table.exchange(message.exchange) {
             let (headers, mut scratch) = (MessageHeaders(properties), Scratch::default());
             let delayed = table.has_delayed() && delay_of(properties).is_some();
-            if delayed && !exchange.route_delayed(&keys, &headers, &mut scratch, &mut found).is_empty() {
+            if delayed && !exchange.route_delayed(&keys, &headers, &mut scratch, &mut found).map_err(|refused| refused.to_string())?.is_empty() {
                 return Err("a message that is to be delayed is published over AMQP".to_owned());
             }
             found.clear();
-            exchange.route(&keys, &headers, &mut scratch, &mut found);
+            exchange.route(&keys, &headers, &mut scratch, &mut found).map_err(|refused| refused.to_string())?;
         }
     }
     let mut targets: Vec<_> = found.into_iter().filter_map(|id| broker.vhosts().queue(id)).collect();

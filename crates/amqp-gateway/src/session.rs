@@ -76,6 +76,8 @@ pub struct Session {
     input: Bytes,
     /// Others are to have their turn before the rest of it is looked at.
     pauses: bool,
+    /// … and that is a commit, which has begun.
+    commits: bool,
     /// Bytes that the caller had left over after the last call.
     left_over: usize,
     /// Consumers that a command which waits for its outcome has ended: RabbitMQ answers the command first.
@@ -102,6 +104,7 @@ impl Session {
             heartbeat: None,
             input: Bytes::new(),
             pauses: false,
+            commits: false,
             left_over: 0,
             gone: Vec::new(),
             end: None,
@@ -166,7 +169,7 @@ impl Session {
         let mut table = Table::new(&vhost);
         let (mut at, phase, began, mut looked_at) = (0, self.phase, Instant::now(), 0_usize);
         while at < input.len() && self.connection.waiting.is_none() && self.end.is_none() && self.phase == phase {
-            if looked_at == LOOKED_AT_TOGETHER {
+            if looked_at >= LOOKED_AT_TOGETHER {
                 looked_at = 0;
                 if began.elapsed() >= TURN_TIME {
                     self.pauses = true;
@@ -183,6 +186,14 @@ impl Session {
                     table.release();
                     self.fail(channel, failure);
                 }
+            }
+            if std::mem::take(&mut self.connection.routed_long) {
+                looked_at = LOOKED_AT_TOGETHER;
+            }
+            self.commits = std::mem::take(&mut self.connection.pauses);
+            if self.commits {
+                self.pauses = true;
+                break;
             }
         }
         table.release();
@@ -281,8 +292,8 @@ impl Session {
             _ => {
                 handlers::check_sender(method.id()).map_err(|failure| failure.of(method.id()))?;
                 handlers::handle(connection, channel, method)?;
-                // A message that is not to be had yet: the frame is looked at again.
-                let again = matches!(connection.waiting, Some(Waiting::Later(..)));
+                // A message that is not to be had yet, or a commit that is gone on with in another turn: the frame is looked at again.
+                let again = matches!(connection.waiting, Some(Waiting::Later(..))) || connection.pauses;
                 Ok(if again { 0 } else { length })
             }
         }
@@ -693,7 +704,7 @@ impl Session {
     /// False: do not read from the socket now.
     pub fn wants_read(&self) -> bool {
         self.phase != Phase::Ended
-            && (self.leaving.is_none() || self.phase != Phase::Running)
+            && (self.leaving.is_none() || self.commits || self.phase != Phase::Running)
             && self.connection.waiting.is_none()
             && self.pressure.has_room(&self.connection)
             && !self.connection.out.is_crowded()

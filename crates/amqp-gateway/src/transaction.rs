@@ -83,6 +83,17 @@ pub(crate) struct HeldOutcome {
     pub outcome: Outcome,
 }
 
+/// A commit that is under way.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    /// Those that were not routed yet.
+    messages: std::vec::IntoIter<Held>,
+    /// Messages of the connection that were not kept before it.
+    pub lost_before: u64,
+    /// There were messages.
+    pub publishes: bool,
+}
+
 /// A transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
@@ -90,6 +101,7 @@ pub(crate) struct Transaction {
     pub outcomes: Vec<HeldOutcome>,
     /// A queue has refused something of a commit that is under way.
     pub refused: bool,
+    commit: Option<Commit>,
     bytes: usize,
     /// When something was added first, and last.
     added: Option<(Instant, Instant)>,
@@ -105,6 +117,27 @@ impl Transaction {
         self.bytes += message.bytes();
         self.messages.push(message);
         self.check()
+    }
+
+    /// The commit begins, or goes on.
+    pub fn commit(&mut self, lost_before: u64) {
+        let publishes = !self.messages.is_empty();
+        self.commit.get_or_insert_with(|| Commit { messages: std::mem::take(&mut self.messages).into_iter(), lost_before, publishes });
+    }
+
+    /// The next message to be routed, and the memory that it no longer takes.
+    pub fn next_message(&mut self) -> Option<(Held, usize)> {
+        let held = self.commit.as_mut()?.messages.next()?;
+        let bytes = held.bytes();
+        self.bytes = self.bytes.saturating_sub(bytes);
+        Some((held, bytes))
+    }
+
+    /// All messages were routed: what is said of deliveries. Another transaction begins.
+    pub fn end(&mut self) -> (Vec<HeldOutcome>, Option<Commit>) {
+        let ended = std::mem::take(self);
+        self.refused = ended.refused;
+        (ended.outcomes, ended.commit)
     }
 
     /// Holds an outcome.

@@ -109,7 +109,7 @@ fn measure(kind: &str, bindings: u64) {
         for number in 0..messages {
             let at = usize::try_from(number % 1_000).unwrap();
             let exchange = table.exchange(black_box(b"exchange")).unwrap();
-            exchange.route(&[keys[at].as_bytes()], &headers[at], &mut scratch, &mut queues);
+            exchange.route(&[keys[at].as_bytes()], &headers[at], &mut scratch, &mut queues).unwrap();
             matched += queues.len();
         }
     };
@@ -146,7 +146,7 @@ fn share(threads: usize, batch: usize, changes_per_second: Option<u64>) {
                     let routes = exchanges.read();
                     for _ in 0..batch {
                         let exchange = routes.exchange(b"exchange").unwrap();
-                        exchange.route(&[b"region-7.device-57.state"], &NoHeaders, &mut scratch, &mut queues);
+                        exchange.route(&[b"region-7.device-57.state"], &NoHeaders, &mut scratch, &mut queues).unwrap();
                         count += queues.len();
                     }
                 }

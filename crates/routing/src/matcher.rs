@@ -6,7 +6,7 @@ use crate::header_index::{self, HeaderIndex};
 use crate::key_index::KeyIndex;
 use crate::one_of::{Modulus, pick};
 use crate::ring::Ring;
-use crate::route::Scratch;
+use crate::route::{Scratch, TooFar};
 use crate::trie::Trie;
 use crate::value::{Arguments, Headers};
 
@@ -66,13 +66,14 @@ impl Matcher {
         bindings: &Bindings,
         scratch: &mut Scratch,
         mut found: impl FnMut(BindingId),
-    ) {
+    ) -> Result<(), TooFar> {
+        scratch.steps.take(1 + keys.len())?;
         match self {
             Self::Direct(index) => keys.iter().flat_map(|key| index.get(key, bindings)).copied().for_each(found),
             Self::Fanout => all.iter().copied().for_each(found),
             Self::Topic(trie) => {
                 for key in keys {
-                    trie.select(key, scratch, |group| group.iter().copied().for_each(&mut found));
+                    trie.select(key, scratch, |group| group.iter().copied().for_each(&mut found))?;
                 }
             }
             Self::Headers(index) => index.select(headers, bindings, found),
@@ -82,5 +83,6 @@ impl Matcher {
                 ring.select(keys.first().copied().unwrap_or_default(), headers).into_iter().for_each(found);
             }
         }
+        Ok(())
     }
 }

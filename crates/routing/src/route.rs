@@ -16,22 +16,52 @@ use crate::binding::{QueueId, Target};
 use crate::exchange::{Exchange, ExchangeId};
 use crate::name::Name;
 use crate::table::{DEFAULT, Table};
+use crate::trie::{MANY, Walk};
 use crate::value::{Headers, mix};
+
+/// What routing one message may take: steps of some ten nanoseconds, of which the walk through a topic exchange takes one for each node that it reaches and
+/// each word that it looks up there, and other exchanges one for each key. Patterns that are not made to be reached in vain come nowhere near it.
+pub const STEPS_MAX: usize = 1 << 18;
+
+/// A message would take more than [`STEPS_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("routing of the message takes more than {STEPS_MAX} steps")]
+pub struct TooFar;
+
+/// Steps that are left for a message.
+#[derive(Debug, Default)]
+pub(crate) struct Steps(usize);
+
+impl Steps {
+    pub fn new(steps: usize) -> Self {
+        Self(steps)
+    }
+
+    pub fn take(&mut self, steps: usize) -> Result<(), TooFar> {
+        self.0 = self.0.checked_sub(steps).ok_or(TooFar)?;
+        Ok(())
+    }
+}
 
 /// Memory that routing uses and the caller keeps, so that a message costs no allocation. Each thread has its own; it fits all tables.
 #[derive(Debug, Default)]
 pub struct Scratch {
     exchanges: Vec<ExchangeId>,
     exchanges_seen: Seen,
-    pub(crate) nodes: Vec<u32>,
-    pub(crate) next: Vec<u32>,
-    pub(crate) any_nodes: Vec<u32>,
-    pub(crate) any_seen: Seen,
+    /// For keys of few words, and of many.
+    pub(crate) few: Walk<1>,
+    pub(crate) many: Walk<MANY>,
+    pub(crate) steps: Steps,
     /// State of the random numbers; 0 before the first.
     random: u64,
 }
 
 impl Scratch {
+    /// Steps that the last message took.
+    pub fn steps(&self) -> usize {
+        STEPS_MAX - self.steps.0
+    }
+
     /// A random number (splitmix64), from a seed that differs from scratch to scratch.
     pub(crate) fn random(&mut self) -> u64 {
         if self.random == 0 {
@@ -73,29 +103,46 @@ pub type Keepers = SmallVec<[Name; 1]>;
 
 impl Exchange<'_> {
     /// As [`Exchange::route`], for a message that wants to be delayed: tells the exchanges that delay it.
-    pub fn route_delayed(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>) -> Keepers {
+    ///
+    /// # Errors
+    /// The same.
+    pub fn route_delayed(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>) -> Result<Keepers, TooFar> {
         let mut keepers = Keepers::new();
-        self.route_until(keys, headers, scratch, queues, Some(&mut keepers));
-        keepers
+        self.route_until(keys, headers, scratch, queues, Some(&mut keepers))?;
+        Ok(keepers)
     }
 
     /// Replaces what is in `queues` by the queues that get a message with these routing keys (that of the message, and those of
     /// its `CC` and `BCC`), each once, in no order that means anything. Allocates only when `scratch` or `queues` have to grow.
-    pub fn route(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>) {
-        self.route_until(keys, headers, scratch, queues, None);
+    ///
+    /// # Errors
+    /// It takes too long; then `queues` is empty.
+    pub fn route(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>) -> Result<(), TooFar> {
+        self.route_until(keys, headers, scratch, queues, None)
     }
 
-    fn route_until(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>, keepers: Option<&mut Keepers>) {
+    fn route_until(
+        &self,
+        keys: &[&[u8]],
+        headers: &dyn Headers,
+        scratch: &mut Scratch,
+        queues: &mut Vec<QueueId>,
+        keepers: Option<&mut Keepers>,
+    ) -> Result<(), TooFar> {
         queues.clear();
+        scratch.steps = Steps::new(STEPS_MAX);
         if self.id == DEFAULT {
+            scratch.steps.take(keys.len())?;
             queues.extend(keys.iter().filter_map(|key| self.table.queue(key)));
-        } else {
-            walk(self.table, self.id, (keys, headers), scratch, queues, keepers);
+        } else if let Err(refused) = walk(self.table, self.id, (keys, headers), scratch, queues, keepers) {
+            queues.clear();
+            return Err(refused);
         }
         if !queues.is_sorted_by(|one, next| one < next) {
             queues.sort_unstable();
             queues.dedup();
         }
+        Ok(())
     }
 }
 
@@ -106,14 +153,15 @@ fn walk(
     scratch: &mut Scratch,
     queues: &mut Vec<QueueId>,
     mut keepers: Option<&mut Keepers>,
-) {
+) -> Result<(), TooFar> {
     let mut exchanges = std::mem::take(&mut scratch.exchanges);
     let mut seen = std::mem::take(&mut scratch.exchanges_seen);
     exchanges.clear();
     seen.begin();
     seen.first(first);
     exchanges.push(first);
-    while let Some(id) = exchanges.pop() {
+    let mut outcome = Ok(());
+    while let Some(id) = exchanges.pop().filter(|_| outcome.is_ok()) {
         let exchange = table.slot(id);
         if let Some(keepers) = keepers.as_deref_mut().filter(|_| exchange.delayed) {
             keepers.push(exchange.name.clone());
@@ -125,7 +173,7 @@ fn walk(
                 exchanges.push(id);
             }
         };
-        exchange.matcher.select(&exchange.outgoing, message, table.bindings(), scratch, |binding| {
+        outcome = exchange.matcher.select(&exchange.outgoing, message, table.bindings(), scratch, |binding| {
             matched = true;
             match table.bindings().get(binding).target {
                 Target::Queue(queue) => queues.push(queue),
@@ -137,4 +185,5 @@ fn walk(
         }
     }
     (scratch.exchanges, scratch.exchanges_seen) = (exchanges, seen);
+    outcome
 }

@@ -1,13 +1,11 @@
-//! Topic exchanges: patterns of words in a trie, walked with a set of states.
+//! Topic exchanges: patterns of words in a trie, walked with sets of places in the key.
 //!
 //! A key is split at its dots; the empty key has no words, and `a..b` has an empty one. In a pattern the word `*` stands for
 //! one word, `#` for any number of them, none included.
 //!
-//! One step per word of the routing key takes the set of nodes that the words so far lead to into the next. A node other
-//! than `#` is reached from its parent alone, one word later, so it cannot come twice if its parent did not. A `#` node takes any
-//! word and stays, once it is reached, until the end; it is entered once. So a set never has more members than the trie
-//! has nodes, and no pattern makes the walk take more than words × nodes reached; nothing is looked at that the words so far
-//! do not lead to.
+//! A node is reached from its parent alone, so it is come to once for a key, with all the places at once up to which the key may have led
+//! there: place *n* is behind the first *n* words. A step by a word or by `*` takes the places on by one, `#` to all that follow the first. So no pattern
+//! makes the walk longer than there are nodes; nothing is looked at that the words so far do not lead to.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -16,7 +14,10 @@ use smallvec::SmallVec;
 
 use crate::binding::{BindingId, Bindings};
 use crate::key_index::{Group, join, leave};
-use crate::route::Scratch;
+use crate::route::{Scratch, Steps, TooFar};
+
+/// A longer key matches nothing: none is, as those of AMQP are short strings.
+pub const KEY_BYTES_MAX: usize = 255;
 
 type NodeId = u32;
 
@@ -178,32 +179,49 @@ impl Trie {
     }
 
     /// Tells the groups of all patterns that match the key, each once.
-    pub fn select(&self, key: &[u8], scratch: &mut Scratch, mut found: impl FnMut(&[BindingId])) {
-        let Scratch { nodes, next, any_nodes, any_seen, .. } = scratch;
+    pub fn select(&self, key: &[u8], scratch: &mut Scratch, found: impl FnMut(&[BindingId])) -> Result<(), TooFar> {
+        let Scratch { few, many, steps, .. } = scratch;
+        if key.len() > KEY_BYTES_MAX {
+            return Ok(());
+        }
+        let words = key.iter().filter(|byte| **byte == b'.').count() + 1;
+        if words <= FEW_WORDS_MAX { self.walk(key, few, steps, found) } else { self.walk(key, many, steps, found) }
+    }
+
+    fn walk<const N: usize>(&self, key: &[u8], walk: &mut Walk<N>, steps: &mut Steps, mut found: impl FnMut(&[BindingId])) -> Result<(), TooFar> {
+        let Walk { words, nodes } = walk;
+        let end = read_words(key, words, |word| self.hash(word));
         nodes.clear();
-        any_nodes.clear();
-        any_seen.begin();
-        let mut walk = Walk { trie: self, any_nodes, any_seen };
-        walk.enter(ROOT, nodes);
-        for word in words(key) {
-            next.clear();
-            let hash = self.hash(word);
-            // What this word enters of the `#` nodes takes the words after it.
-            let any_count = walk.any_nodes.len();
-            for node in &*nodes {
-                walk.step(*node, word, hash, next);
+        nodes.push((ROOT, Places::only(0)));
+        while let Some((id, places)) = nodes.pop() {
+            let node = &self.nodes[id as usize];
+            steps.take(1 + if node.word_children > 0 { words.len() / WORDS_OF_STEP } else { 0 })?;
+            if places.has(end) && !node.group.is_empty() {
+                found(&node.group);
             }
-            for at in 0..any_count {
-                walk.step(walk.any_nodes[at], word, hash, next);
+            if node.any != NONE {
+                nodes.push((node.any, places.and_later(end)));
             }
-            std::mem::swap(nodes, next);
-            if nodes.is_empty() && walk.any_nodes.is_empty() {
-                return;
+            let on = if node.one != NONE { places.on(end) } else { Places::NONE };
+            if !on.is_empty() {
+                nodes.push((node.one, on));
+            }
+            if node.word_children == 0 {
+                continue;
+            }
+            for word in &*words {
+                let met = places.of_both(&word.at);
+                if met.is_empty() {
+                    continue;
+                }
+                steps.take(1)?;
+                let child = self.word_child(id, &key[word.start..word.end], word.hash);
+                if child != NONE {
+                    nodes.push((child, met.on(end)));
+                }
             }
         }
-        for node in nodes.iter().chain(&*walk.any_nodes) {
-            found(&self.nodes[*node as usize].group);
-        }
+        Ok(())
     }
 
     #[cfg(test)]
@@ -218,34 +236,109 @@ fn word_hash(hasher: &DefaultHashBuilder, word: &[u8]) -> u64 {
     std::hash::Hasher::finish(&state)
 }
 
-struct Walk<'a> {
-    trie: &'a Trie,
-    /// The `#` nodes reached; they stay.
-    any_nodes: &'a mut Vec<NodeId>,
-    any_seen: &'a mut crate::route::Seen,
+/// Places in keys of up to so many words are one machine word.
+const FEW_WORDS_MAX: usize = 63;
+/// Machine words for the places of any key: it has at most one word more than bytes, and a place behind the last.
+pub(crate) const MANY: usize = (KEY_BYTES_MAX + 2).div_ceil(64);
+/// Words of a key that are compared with a node's places in one step.
+const WORDS_OF_STEP: usize = 8;
+
+/// Memory of a walk.
+#[derive(Debug)]
+pub(crate) struct Walk<const N: usize> {
+    words: Vec<Word<N>>,
+    /// Nodes that were reached and not looked at, with the places up to which the key leads there.
+    nodes: Vec<(NodeId, Places<N>)>,
 }
 
-impl Walk<'_> {
-    /// From a node by one word.
-    fn step(&mut self, node: NodeId, word: &[u8], hash: u64, next: &mut Vec<NodeId>) {
-        let child = self.trie.word_child(node, word, hash);
-        if child != NONE {
-            self.enter(child, next);
+impl<const N: usize> Default for Walk<N> {
+    fn default() -> Self {
+        Self { words: Vec::new(), nodes: Vec::new() }
+    }
+}
+
+/// A word of a key, once however often it is there.
+#[derive(Debug)]
+struct Word<const N: usize> {
+    hash: u64,
+    /// Where it is in the key for the first time.
+    start: usize,
+    end: usize,
+    /// Places that it begins at.
+    at: Places<N>,
+}
+
+/// Takes a key apart; how many words it has.
+fn read_words<const N: usize>(key: &[u8], into: &mut Vec<Word<N>>, hash: impl Fn(&[u8]) -> u64) -> usize {
+    into.clear();
+    let (mut place, mut start) = (0, 0);
+    for text in words(key) {
+        let (hash, end) = (hash(text), start + text.len());
+        match into.iter_mut().find(|word| word.hash == hash && key[word.start..word.end] == *text) {
+            Some(word) => word.at.add(place),
+            None => into.push(Word { hash, start, end, at: Places::only(place) }),
         }
-        let child = self.trie.nodes[node as usize].one;
-        if child != NONE {
-            self.enter(child, next);
-        }
+        (place, start) = (place + 1, end + 1);
+    }
+    place
+}
+
+/// A set of places, a bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Places<const N: usize>([u64; N]);
+
+impl<const N: usize> Places<N> {
+    const NONE: Self = Self([0; N]);
+
+    fn only(place: usize) -> Self {
+        let mut places = Self::NONE;
+        places.add(place);
+        places
     }
 
-    /// A node other than `#`, and what `#` reaches from it without a word.
-    fn enter(&mut self, node: NodeId, into: &mut Vec<NodeId>) {
-        into.push(node);
-        let mut any = self.trie.nodes[node as usize].any;
-        while any != NONE && self.any_seen.first(any) {
-            self.any_nodes.push(any);
-            any = self.trie.nodes[any as usize].any;
+    fn add(&mut self, place: usize) {
+        self.0[place / 64] |= 1 << (place % 64);
+    }
+
+    fn has(&self, place: usize) -> bool {
+        self.0[place / 64] >> (place % 64) & 1 == 1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0 == [0; N]
+    }
+
+    fn of_both(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at] & other.0[at]))
+    }
+
+    /// Up to and with `end`.
+    fn up_to(end: usize) -> Self {
+        Self(std::array::from_fn(|at| match (end + 1).saturating_sub(at * 64) {
+            0 => 0,
+            bits @ 1..=63 => (1 << bits) - 1,
+            _ => u64::MAX,
+        }))
+    }
+
+    /// One word further; there is no place behind `end`.
+    fn on(&self, end: usize) -> Self {
+        let moved = Self(std::array::from_fn(|at| self.0[at] << 1 | if at == 0 { 0 } else { self.0[at - 1] >> 63 }));
+        moved.of_both(&Self::up_to(end))
+    }
+
+    /// The first of them and all that follow, up to `end`.
+    fn and_later(&self, end: usize) -> Self {
+        let mut places = Self::up_to(end);
+        for (place, own) in places.0.iter_mut().zip(self.0) {
+            if own != 0 {
+                // All bits from its lowest on.
+                *place &= (own & own.wrapping_neg()).wrapping_neg();
+                break;
+            }
+            *place = 0;
         }
+        places
     }
 }
 

@@ -4,7 +4,7 @@ use amqp_wire::{EncodedProperties, ReplyCode, Value, basic};
 use broker::{AclOperation, MessageTraits, Permission, Resource, User, Vhost};
 use delivery::Overflow;
 use record::BatchWriter;
-use routing::{Keepers, Routes};
+use routing::{KEY_BYTES_MAX, Keepers, Routes};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -20,6 +20,11 @@ use crate::transaction::Held;
 
 /// A time to live may not be longer, in ms: ten years, as in RabbitMQ.
 const TTL_MS_MAX: u64 = 315_360_000_000;
+
+/// Routing keys of a message, at most: its own, and those that its headers name.
+const KEYS_MAX: usize = 1000;
+/// Routing a message that takes more steps is looked at by the clock: others may be due.
+const LONG_STEPS: usize = 1 << 12;
 
 /// The routing table of a virtual host, held from the first message on. To be released before anything else is asked of the broker.
 pub(crate) struct Table<'v> {
@@ -50,10 +55,20 @@ pub(crate) fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
     for name in ["CC", "BCC"] {
         match table.get(name) {
             None => {}
-            Some(Value::Array(array)) => keys.extend(array.iter().filter_map(|value| match value {
-                Value::LongString(key) => Some(key),
-                _ => None,
-            })),
+            Some(Value::Array(array)) => {
+                let found = array.iter().filter_map(|value| match value {
+                    Value::LongString(key) => Some(key),
+                    _ => None,
+                });
+                let before = keys.len();
+                keys.extend(found.take(KEYS_MAX + 1 - before));
+                if keys.len() > KEYS_MAX {
+                    return Err(Failure::precondition(format_args!("invalid message: more than {KEYS_MAX} routing keys")));
+                }
+                if keys[before..].iter().any(|key| key.len() > KEY_BYTES_MAX) {
+                    return Err(Failure::precondition(format_args!("invalid message: a routing key in header '{name}' of more than {KEY_BYTES_MAX} bytes")));
+                }
+            }
             Some(other) => {
                 let kind = other.type_name();
                 return Err(Failure::precondition(format_args!("invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}")));
@@ -204,7 +219,7 @@ fn refuse(connection: &mut Connection, message: &Message<'_>, targets: &mut Targ
 /// Sends a message that was checked on its way.
 ///
 /// # Errors
-/// *404*: the exchange was deleted meanwhile.
+/// *404*: the exchange was deleted meanwhile. *406*: routing it takes too long.
 pub(super) fn route(
     connection: &mut Connection,
     channel: &mut Channel,
@@ -221,8 +236,15 @@ pub(super) fn route(
     let keepers = if delay.is_some() {
         exchange.route_delayed(&keys, &headers, &mut connection.scratch, &mut routed)
     } else {
-        exchange.route(&keys, &headers, &mut connection.scratch, &mut routed);
-        Keepers::new()
+        exchange.route(&keys, &headers, &mut connection.scratch, &mut routed).map(|()| Keepers::new())
+    };
+    connection.routed_long |= connection.scratch.steps() >= LONG_STEPS;
+    let keepers = match keepers {
+        Ok(keepers) => keepers,
+        Err(refused) => {
+            connection.routed = routed;
+            return Err(Failure::precondition(refused));
+        }
     };
     let mut targets = connection.publisher.targets(&routed, connection.gateway.broker.vhosts());
     connection.routed = routed;

@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use amqp_wire::{MethodId, ReplyCode, tx};
 use broker::{Acknowledged, Acknowledgement, ChannelMode, Queue};
+use routing::STEPS_MAX;
 
 use super::publish::{Table, route};
 use crate::channel::{Channel, Mode};
 use crate::connection::{Connection, Waiting};
 use crate::error::Failure;
-use crate::transaction::Transaction;
+use crate::transaction::{OUTCOME_BYTES, Transaction};
+
+/// A message of a commit stands for so many steps, beside those of its routing and one for each of its queues.
+const MESSAGE_STEPS: usize = 16;
 
 pub(crate) fn select(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
     match channel.mode {
@@ -25,27 +29,32 @@ pub(crate) fn select(connection: &mut Connection, channel: &mut Channel) -> Resu
     Ok(())
 }
 
-fn take(connection: &mut Connection, channel: &mut Channel) -> Result<Transaction, Failure> {
+fn transaction(channel: &mut Channel) -> Result<&mut Transaction, Failure> {
     match &mut channel.mode {
-        Mode::Transaction(transaction) => {
-            connection.unfinished.sub(transaction.memory());
-            Ok(std::mem::take(transaction))
-        }
+        Mode::Transaction(transaction) => Ok(transaction),
         Mode::Plain | Mode::Confirm(_) => Err(Failure::precondition("channel is not transactional")),
     }
 }
 
+/// Routes messages, for one turn; the caller calls again when the connection pauses.
 pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
-    let Transaction { messages, outcomes, .. } = take(connection, channel)?;
-    let publishes = !messages.is_empty();
-    let lost_before = connection.publisher.lost();
+    transaction(channel)?.commit(connection.publisher.lost());
     let vhost = Arc::clone(&channel.vhost);
-    let mut table = Table::new(&vhost);
+    let (mut table, mut steps) = (Table::new(&vhost), 0);
     // Each is gone when it has been routed: what is routed is counted as held.
-    for held in messages {
+    while let Some((held, bytes)) = transaction(channel)?.next_message() {
+        connection.unfinished.sub(bytes);
         held.with_message(|message| route(connection, channel, &mut table, &message, (held.mandatory, None)))?;
+        steps += MESSAGE_STEPS + connection.scratch.steps() + connection.routed.len();
+        if steps >= STEPS_MAX {
+            connection.pauses = true;
+            return Ok(());
+        }
     }
     table.release();
+    let (outcomes, commit) = transaction(channel)?.end();
+    connection.unfinished.sub(outcomes.len() * OUTCOME_BYTES);
+    let (lost_before, publishes) = commit.map_or((connection.publisher.lost(), false), |commit| (commit.lost_before, commit.publishes));
     let mut queues: Vec<Arc<Queue>> = Vec::new();
     for one in &outcomes {
         if let Some(consumer) = connection.consumers.get(&one.consumer)
@@ -96,7 +105,8 @@ pub(crate) fn finish_commit(connection: &mut Connection, channel: &mut Channel, 
 }
 
 pub(crate) fn rollback(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
-    let transaction = take(connection, channel)?;
+    let transaction = std::mem::take(transaction(channel)?);
+    connection.unfinished.sub(transaction.memory());
     channel.unacked.restore(transaction.outcomes.iter().map(|one| (one.tag, one.consumer, one.offset)));
     connection.out.method(channel.number, &tx::RollbackOk {});
     Ok(())

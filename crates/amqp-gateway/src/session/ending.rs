@@ -65,7 +65,7 @@ impl Session {
     }
 
     pub(super) fn try_leave(&mut self) {
-        let ready = (self.connection.publisher.is_idle() || self.is_blocked()) && self.connection.waiting.is_none();
+        let ready = (self.connection.publisher.is_idle() || self.is_blocked()) && self.connection.waiting.is_none() && !self.commits;
         let (now, phase) = (self.connection.now, self.phase);
         let goes = |leaving: &mut Leaving| ready || phase != Phase::Running || leaving.until.is_some_and(|until| now >= until);
         let Some(Leaving { reason, .. }) = self.leaving.take_if(goes).filter(|_| phase == Phase::Running) else { return };

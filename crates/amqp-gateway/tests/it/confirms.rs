@@ -194,6 +194,8 @@ fn messages_that_cannot_be_are_refused_with_rabbitmqs_words() {
     };
     let plain = encoded(Properties::default());
     let cc = argument("CC", "abc");
+    let copies = |count: usize, key: &str| Table::build(|fields| fields.array(short("CC"), |keys| (0..count).for_each(|_| keys.put(key))));
+    let (many, long) = (copies(1000, "q"), copies(1, &"x".repeat(256)));
     let cases = [
         ("nope", plain.clone(), 404, "NOT_FOUND - no exchange 'nope' in vhost '/'"),
         ("amq.rabbitmq.trace", plain, 403, "ACCESS_REFUSED - cannot publish to internal exchange 'amq.rabbitmq.trace' in vhost '/'"),
@@ -214,6 +216,19 @@ fn messages_that_cannot_be_are_refused_with_rabbitmqs_words() {
             encoded(Properties { headers: Some(cc.view()), ..Properties::default() }),
             406,
             "PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,\"CC\",longstr}",
+        ),
+        // RabbitMQ has no bound for these.
+        (
+            "",
+            encoded(Properties { headers: Some(many.view()), ..Properties::default() }),
+            406,
+            "PRECONDITION_FAILED - invalid message: more than 1000 routing keys",
+        ),
+        (
+            "",
+            encoded(Properties { headers: Some(long.view()), ..Properties::default() }),
+            406,
+            "PRECONDITION_FAILED - invalid message: a routing key in header 'CC' of more than 255 bytes",
         ),
     ];
     for (exchange, properties, code, text) in cases {

@@ -153,6 +153,28 @@ impl Node {
         self.pump();
     }
 
+    /// Bytes for a session that has no turn yet.
+    pub fn hand(&mut self, client: usize, bytes: &[u8]) {
+        self.clients[client].input.extend_from_slice(bytes);
+    }
+
+    /// Hands bytes to a session as its only task, until it has done what it can: in how many turns.
+    pub fn turns_of(&mut self, client: usize, bytes: &[u8]) -> usize {
+        self.hand(client, bytes);
+        let mut turns = 1;
+        while self.has_turn(client) {
+            turns += 1;
+        }
+        turns
+    }
+
+    /// One turn of a session; true: it has more to do.
+    pub fn has_turn(&mut self, client: usize) -> bool {
+        let client = &mut self.clients[client];
+        client.session.handle_bytes(&mut client.input, self.now).expect("it goes on");
+        client.session.pauses()
+    }
+
     /// As [`Node::raw`], and no session is told of anything.
     pub fn raw_alone(&mut self, client: usize, bytes: &[u8]) {
         let client = &mut self.clients[client];

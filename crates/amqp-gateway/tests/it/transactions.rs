@@ -1,8 +1,9 @@
 //! Class tx, and its relation to confirms.
 
-use amqp_wire::{basic, channel, confirm, queue, short, tx};
+use amqp_wire::{EncodedProperties, Properties, Table, basic, channel, confirm, queue, short, tx, write_content, write_method};
+use bytes::BytesMut;
 
-use crate::node::Node;
+use crate::node::{FRAME_MAX, Node, publish};
 
 #[test]
 fn a_transaction_takes_effect_at_its_commit() {
@@ -79,4 +80,92 @@ fn a_commit_does_not_forget_what_was_lost_while_it_waited_for_acknowledgements()
         assert_eq!((code, text.contains("partial tx completion")), (541, true), "round {round}: {text}");
         node.stop();
     }
+}
+
+/// Properties of a message with so many more routing keys of 127 words.
+fn copies(count: usize) -> BytesMut {
+    let key = vec!["a"; 127].join(".");
+    let headers = Table::build(|fields| fields.array(short("CC"), |keys| (0..count).for_each(|_| keys.put(&key[..]))));
+    let mut properties = BytesMut::new();
+    Properties { headers: Some(headers.view()), ..Properties::default() }.encode(&mut properties);
+    properties
+}
+
+/// A topic exchange with patterns of which a key of many words reaches some hundred nodes in vain, and one that everything matches.
+fn bind_many(node: &mut Node, client: usize) {
+    node.declare(client, "q");
+    node.bind(client, "q", "amq.topic", "#");
+    for first in ["#.#", "#.a.a", "a.a", "a.#.#"] {
+        let pattern = format!("{first}.{}.b", vec!["#.a"; 60].join("."));
+        let method = queue::Bind { queue: short("q"), exchange: short("amq.topic"), routing_key: amqp_wire::ShortStr::new(&pattern).expect("short"), ..queue::Bind::default() };
+        assert_eq!(node.ask(client, 1, &method), "Queue(BindOk(BindOk))");
+    }
+}
+
+#[test]
+fn a_publish_that_reaches_too_much_in_vain_is_refused() {
+    let mut node = Node::start();
+    let client = node.open();
+    bind_many(&mut node, client);
+    node.send_content(client, 1, &publish("amq.topic", "a", false), &copies(100), b"some");
+    assert_eq!(node.get(client, "q", true).body, b"some");
+    node.send_content(client, 1, &publish("amq.topic", "a", false), &copies(480), b"many");
+    let text = "PRECONDITION_FAILED - routing of the message takes more than 262144 steps";
+    assert_eq!(node.channel_error(client, 1), (406, text.to_owned()));
+    node.ask(client, 1, &channel::Open {});
+    assert_eq!(node.get(client, "q", true).method, "Basic(GetEmpty(GetEmpty))");
+    node.stop();
+}
+
+#[test]
+fn a_commit_that_takes_long_has_several_turns_and_keeps_the_order() {
+    let mut node = Node::start();
+    let (client, other) = (node.open(), node.open());
+    bind_many(&mut node, client);
+    assert_eq!(node.ask(client, 1, &tx::Select {}), "Tx(SelectOk(SelectOk))");
+    let properties = copies(100);
+    for number in 0..40 {
+        node.send_content(client, 1, &publish("amq.topic", "a", false), &properties, format!("{number}").as_bytes());
+    }
+    let mut more = BytesMut::new();
+    write_method(&mut more, 1, &tx::Commit {});
+    // What follows on the channel is of the next transaction.
+    write_content(&mut more, 1, &publish("", "q", false), EncodedProperties::trusted(&[0, 0]), b"later", FRAME_MAX);
+    let turns = node.turns_of(client, &more);
+    // Some 40 times 70,000 steps.
+    assert!((3..20).contains(&turns), "{turns}");
+    assert_eq!(node.next(client).method, "Tx(CommitOk(CommitOk))");
+    for number in 0..40 {
+        assert_eq!(node.get(other, "q", true).body, format!("{number}").as_bytes());
+    }
+    assert_eq!(node.get(other, "q", true).method, "Basic(GetEmpty(GetEmpty))");
+    assert_eq!(node.ask(client, 1, &tx::Commit {}), "Tx(CommitOk(CommitOk))");
+    assert_eq!(node.get(other, "q", true).body, b"later");
+    node.stop();
+}
+
+#[test]
+fn a_commit_that_has_begun_is_carried_out_before_the_connection_ends() {
+    let mut node = Node::start();
+    let (client, other) = (node.open(), node.open());
+    bind_many(&mut node, client);
+    node.ask(client, 1, &tx::Select {});
+    let properties = copies(100);
+    for number in 0..40 {
+        node.send_content(client, 1, &publish("amq.topic", "a", false), &properties, format!("{number}").as_bytes());
+    }
+    let mut commit = BytesMut::new();
+    write_method(&mut commit, 1, &tx::Commit {});
+    node.hand(client, &commit);
+    assert!(node.has_turn(client), "it takes several turns");
+    let now = node.now;
+    node.session(client).drain(now);
+    assert!(node.session(client).wants_read());
+    while node.has_turn(client) {}
+    assert_eq!(node.next(client).method, "Tx(CommitOk(CommitOk))");
+    assert!(node.next(client).method.starts_with("Connection(Close("));
+    for number in 0..40 {
+        assert_eq!(node.get(other, "q", true).body, format!("{number}").as_bytes());
+    }
+    node.stop();
 }

@@ -120,8 +120,11 @@ impl Address for Way<'_> {
         let exchange = self.understood.dead_letter_exchange.as_ref()?;
         self.found.clear();
         // An exchange that is not there takes nothing, as in RabbitMQ.
-        if let Some(exchange) = self.vhost.exchanges().read().exchange(exchange) {
-            exchange.route(letter.keys, letter.headers, &mut self.scratch, &mut self.found);
+        if let Some(exchange) = self.vhost.exchanges().read().exchange(exchange)
+            && let Err(refused) = exchange.route(letter.keys, letter.headers, &mut self.scratch, &mut self.found)
+        {
+            // Nor does one whose bindings are made to be reached in vain.
+            tracing::debug!(%refused, exchange = %exchange.name(), "a dead letter is for no queue");
         }
         self.taken = !self.found.is_empty();
         let found = std::mem::take(&mut self.found);

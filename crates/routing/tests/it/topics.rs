@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use routing::Table;
+use routing::{KEY_BYTES_MAX, NoHeaders, STEPS_MAX, Scratch, Table, TooFar};
 
 use crate::random::Random;
 use crate::{add_queues, bind, declare, queue, route};
@@ -85,6 +85,85 @@ fn many_patterns_match_what_each_of_them_matches() {
             assert_eq!(route(&table, "x", &[&key]), expected, "round {round}, key {key:?}, patterns {patterns:?}");
         }
     }
+}
+
+#[test]
+fn keys_of_many_words_match_what_they_match() {
+    let mut random = Random(11);
+    for round in 0..300 {
+        let mut table = Table::new();
+        add_queues(&mut table, 20);
+        // Around the borders of the sets of places.
+        let count = *random.pick(&[61, 62, 63, 64, 65, 100, 126, 127, 128]);
+        let key: Vec<&str> = (0..count).map(|_| *random.pick(&["a", "b", ""])).collect();
+        let key = key.join(".");
+        let key = &key[..key.len().min(KEY_BYTES_MAX)];
+        let mut patterns = Vec::new();
+        for id in 0..20 {
+            // The key itself with some words for others.
+            let mut pattern: Vec<&str> = words(key);
+            for _ in 0..random.below(3) {
+                let at = random.below(pattern.len());
+                let others = random.below(pattern.len() - at);
+                pattern.splice(at..at + others, ["#"]);
+            }
+            for _ in 0..random.below(4) {
+                let at = random.below(pattern.len());
+                if pattern[at] != "#" {
+                    pattern[at] = *random.pick(&["*", "a", "b"]);
+                }
+            }
+            let pattern = pattern.join(".");
+            bind(&mut table, "amq.topic", queue(id), &pattern);
+            patterns.push(pattern);
+        }
+        let expected: Vec<u64> = (0..).zip(&patterns).filter(|(_, pattern)| naive(pattern, key)).map(|(id, _)| id).collect();
+        assert_eq!(route(&table, "amq.topic", &[key]), expected, "round {round}, key {key:?}, patterns {patterns:?}");
+    }
+    check("#", &[&"a".repeat(255), &".".repeat(255)], &[&"a".repeat(256), &".".repeat(300)]);
+}
+
+/// The steps that a key takes.
+fn steps(table: &Table, keys: &[&str]) -> Result<usize, TooFar> {
+    let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    let (mut scratch, mut queues) = (Scratch::default(), Vec::new());
+    let outcome = table.exchange(b"amq.topic").unwrap().route(&keys, &NoHeaders, &mut scratch, &mut queues);
+    assert!(outcome.is_ok() || queues.is_empty());
+    outcome.map(|()| scratch.steps())
+}
+
+#[test]
+fn a_walk_takes_steps_for_nodes_and_not_for_each_place_in_the_key() {
+    let mut table = Table::new();
+    add_queues(&mut table, 1);
+    let many = |word: &str, count: usize| vec![word; count].join(".");
+    // 50 patterns of 100 words, of which each one but the first six is a node of its own, and reached.
+    for number in 0..50 {
+        let first: Vec<&str> = (0..6).map(|bit| if number >> bit & 1 == 0 { "#" } else { "a" }).collect();
+        bind(&mut table, "amq.topic", queue(0), &format!("{}.{}", first.join("."), many("#.a", 47)));
+    }
+    let key = many("a", 127);
+    let one = steps(&table, &[&key]).unwrap();
+    assert!((4_000..12_000).contains(&one), "{one}");
+    // Several keys add up, and have one bound.
+    assert!((2 * one..2 * one + 10).contains(&(steps(&table, &[&key, &key]).unwrap() + 5)));
+    let keys = vec![&key[..]; STEPS_MAX / one + 2];
+    assert_eq!(steps(&table, &keys), Err(TooFar));
+    assert!(steps(&table, &keys[..keys.len() - 4]).is_ok());
+}
+
+#[test]
+fn patterns_as_people_write_them_take_few_steps() {
+    let mut table = Table::new();
+    add_queues(&mut table, 1);
+    for number in 0..5_000 {
+        for pattern in ["region.R.device.D.#", "*.R.*.D.state", "#.D", "region.#.D.*", "*.*.*.D.*"] {
+            let pattern = pattern.replace('R', &(number % 50).to_string()).replace('D', &number.to_string());
+            bind(&mut table, "amq.topic", queue(0), &pattern);
+        }
+    }
+    let most = (0..5_000).map(|number| steps(&table, &[&format!("region.{}.device.{number}.state", number % 50)]).unwrap()).max();
+    assert!(most.unwrap() < 100, "{most:?}");
 }
 
 #[test]

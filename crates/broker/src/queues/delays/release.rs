@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use journal::{AppendError, AppendItem};
 use ::record::{BatchWriter, Record};
-use routing::{QueueId, Scratch};
+use routing::{QueueId, STEPS_MAX, Scratch};
 use smallvec::SmallVec;
 
 use super::Delays;
@@ -74,10 +74,18 @@ impl Broker {
         let mut targets: Vec<SmallVec<[QueueId; 2]>> = Vec::with_capacity(records.len());
         {
             let (mut scratch, mut found) = (Scratch::default(), Vec::new());
-            let table = vhost.exchanges().read();
-            let Some(exchange) = table.exchange(&delays.exchange) else { return Ok(Copies::default()) };
+            let (mut table, mut steps) = (vhost.exchanges().read(), 0);
             for record in records.clone() {
-                exchange.route(&Delay::of(record).keys, &*undertaker.headers(record), &mut scratch, &mut found);
+                if steps >= STEPS_MAX {
+                    // Who changes the table has a turn.
+                    drop(table);
+                    (table, steps) = (vhost.exchanges().read(), 0);
+                }
+                let Some(exchange) = table.exchange(&delays.exchange) else { return Ok(Copies::default()) };
+                if let Err(refused) = exchange.route(&Delay::of(record).keys, &*undertaker.headers(record), &mut scratch, &mut found) {
+                    tracing::debug!(%refused, exchange = %exchange.name(), "a delayed message is for no queue");
+                }
+                steps += scratch.steps();
                 targets.push(SmallVec::from_slice(&found));
             }
         }
