@@ -54,8 +54,7 @@ def late(address, kind, pause_ms, rounds):
 def gets(report):
     """A message of a few bytes is published by one connection without a confirm, and asked for with `basic.get` by another one at once, or 1 ms later: how often it is
     not there. (Of an exclusive queue, which only its connection may use, two channels.) 100 times of each kind, three rounds in turns with RabbitMQ 4.3.6 on the same
-    machine. A get that finds nothing waits here for what was being written when it came (`docs/adr/0013-queues.md`, 15); what the publisher's connection has not been
-    read yet it does not know of."""
+    machine. A get that finds nothing waits here for what was being written when it came, and for what lies unread in sockets (`docs/adr/0013-queues.md`, 15)."""
     found = {}
     for _ in range(PAIRS):
         with Folder() as folder:

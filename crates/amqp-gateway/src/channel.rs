@@ -55,6 +55,8 @@ pub(crate) struct Channel {
     pub has_awaited_letters: bool,
     /// What its get that found nothing waits for.
     pub under_way: Option<UnderWay>,
+    /// Sockets were polled for its get that found nothing.
+    pub sockets_polled: bool,
 }
 
 impl Channel {
@@ -76,6 +78,7 @@ impl Channel {
             replies: None,
             has_awaited_letters: false,
             under_way: None,
+            sockets_polled: false,
         }
     }
 

@@ -126,6 +126,8 @@ pub(crate) struct Connection {
     /// When it last did something of which messages may die: it published, or did more than to acknowledge.
     pub stirred: Option<Instant>,
     pub waiting: Option<Waiting>,
+    /// Token of the poll of sockets that it waits for.
+    socket_poll: Option<u64>,
     next_token: u64,
     /// Queues that go with the connection.
     pub owned: HashMap<QueueId, Arc<Queue>>,
@@ -176,6 +178,7 @@ impl Connection {
             settled: Vec::new(),
             stirred: None,
             waiting: None,
+            socket_poll: None,
             next_token: CONTROL_TOKENS,
             owned: HashMap::new(),
             declaring: None,
@@ -270,6 +273,27 @@ impl Connection {
     /// Where replies with this token come.
     pub fn reply_to(&self, token: u64) -> ReplyTo {
         ReplyTo { shard: self.shard, connection: self.id, token }
+    }
+
+    /// Has the sockets of connections that may publish to a queue read; false: there is nothing to wait for.
+    pub fn poll_sockets(&mut self, queue: &Arc<Queue>) -> bool {
+        let token = self.take_token();
+        let asked = self.gateway.broker.poll_sockets(queue, self.reply_to(token));
+        self.socket_poll = asked.then_some(token);
+        asked
+    }
+
+    /// Is this the reply to its poll of sockets? The get that waits for it is judged again.
+    pub fn sockets_polled(&mut self, token: u64) -> bool {
+        let is_its = self.socket_poll == Some(token);
+        if is_its {
+            self.socket_poll = None;
+            // A get that has waited too long may wait for another reason by now, which is judged again too.
+            if matches!(self.waiting, Some(Waiting::Later(..))) {
+                self.waiting = None;
+            }
+        }
+        is_its
     }
 
     pub fn take_token(&mut self) -> u64 {

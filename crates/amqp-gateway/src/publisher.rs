@@ -307,7 +307,7 @@ impl Publisher {
             let bytes = batch.writer.finish();
             turn.bytes += bytes.len();
             let bounded = batch.ids.first().copied().filter(|id| batch.ids.len() == 1 && self.bounded.contains_key(id));
-            let on_the_way = batch.targets.iter().map(|queue| queue.begin_batch()).collect();
+            let on_the_way = batch.targets.iter().map(|queue| queue.begin_batch(shard)).collect();
             turn.batches.push(Sent { wanted: batch.wanted, bounded, count, failed: false, _on_the_way: on_the_way });
             let header = BatchHeader::parse(&bytes).expect("a batch that was just written");
             for queue in batch.targets {

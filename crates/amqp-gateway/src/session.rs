@@ -511,7 +511,7 @@ impl Session {
             Reply::Failed => self.broken = true,
             Reply::Appended(results) => self.appended(token, &results),
             Reply::Done(said) if token >= CONSUMER_TOKEN => self.told(said),
-            Reply::Done(_) if self.letters_are_there(token) => {}
+            Reply::Done(_) if self.letters_are_there(token) || self.connection.sockets_polled(token) => {}
             Reply::Done(outcome) if token >= CONTROL_TOKENS => self.done(token, outcome),
             Reply::Done(_) => {}
         }

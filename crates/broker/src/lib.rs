@@ -84,7 +84,7 @@ pub mod append {
 }
 pub use limits::{LimitKind, LimitReached, Limits, OwnLimit};
 pub use log_names::log_names;
-pub use mailbox::{Event, Mailbox, Reply};
+pub use mailbox::{Event, Mailbox, Reply, SocketPoll, SocketsPolled};
 pub use queues::{
     Admission, BindingWish, Caller, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
     Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Address, Letter, made_up_name, Matched, MessageTraits, Outcome,

@@ -22,6 +22,35 @@ pub enum Event {
     Advanced(LogId),
     /// A journal's queue has room again.
     Space,
+    /// The shard is to read what has come on its sockets, and to drop this then.
+    PollSockets(Arc<SocketPoll>),
+}
+
+/// A request to shards to read what has come on their sockets. Its connection gets [`SocketsPolled`] when the last shard has dropped it.
+pub struct SocketPoll {
+    mailboxes: Mailboxes,
+    to: ReplyTo,
+}
+
+/// The reply to a [`SocketPoll`]: what had come when it was sent has been read.
+pub struct SocketsPolled;
+
+impl SocketPoll {
+    pub(crate) fn new(mailboxes: Mailboxes, to: ReplyTo) -> Arc<Self> {
+        Arc::new(Self { mailboxes, to })
+    }
+}
+
+impl Drop for SocketPoll {
+    fn drop(&mut self) {
+        self.mailboxes.push(self.to.shard, Event::Reply { to: self.to, reply: Reply::Done(Box::new(SocketsPolled)) });
+    }
+}
+
+impl std::fmt::Debug for SocketPoll {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("SocketPoll").field(&self.to).finish()
+    }
 }
 
 /// The answer to a command.
@@ -84,6 +113,16 @@ impl Mailboxes {
     /// How many shards there are.
     pub fn count(&self) -> usize {
         self.by_shard.read().len()
+    }
+
+    /// Pushes an event to each shard that is meant; were there any?
+    pub fn push_to(&self, is_meant: impl Fn(ShardId) -> bool, event: impl Fn() -> Event) -> bool {
+        let mut any = false;
+        for (_, mailbox) in self.by_shard.read().iter().filter(|(shard, _)| is_meant(**shard)) {
+            mailbox.push(event());
+            any = true;
+        }
+        any
     }
 
     /// What is for a shard that is not there is dropped.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use broker::{Cause, Event, Mailbox, Settings, Waits};
+use broker::{Cause, Event, Mailbox, Settings, SocketPoll, Waits};
 use bytes::Bytes;
 use hashbrown::HashSet;
 use kafka_gateway::{Gateway, ShardContext};
@@ -157,6 +157,9 @@ pub struct Shard {
     advanced: RefCell<Advances>,
     /// Connections that wait for records which have come, for which there was no time.
     late_wakes: RefCell<VecDeque<ConnectionId>>,
+    /// Dropped once what has come on sockets is read.
+    socket_polls: RefCell<Vec<Arc<SocketPoll>>>,
+    has_socket_polls: Notify,
     bell: Arc<Notify>,
     /// Who is served next.
     pub turns: Turns,
@@ -214,6 +217,8 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
             events: RefCell::default(),
             advanced: RefCell::default(),
             late_wakes: RefCell::default(),
+            socket_polls: RefCell::default(),
+            has_socket_polls: Notify::new(),
             bell: Arc::clone(&bell),
             turns: Turns::default(),
             resting: Resting::default(),
@@ -227,6 +232,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
         let local = tokio::task::LocalSet::new();
         local.spawn_local(Rc::clone(&shard).deliver_mail(bell));
         local.spawn_local(Rc::clone(&shard).have_rest());
+        local.spawn_local(Rc::clone(&shard).poll_sockets());
         local.block_on(&runtime, shard.run(incoming, drained));
     })?;
     Ok(ShardHandle { arrivals, connections, busy, drain, thread })
@@ -411,6 +417,17 @@ impl Shard {
         }
     }
 
+    /// Answers [`SocketPoll`]s: all that have come by then with one look at the sockets.
+    async fn poll_sockets(self: Rc<Self>) {
+        loop {
+            self.has_socket_polls.notified().await;
+            let polls = self.socket_polls.take();
+            // Connections that can be read by then are served before this goes on.
+            self.turns.pause().await;
+            drop(polls);
+        }
+    }
+
     /// Gives replies to the sessions they are for, and tells of logs that have advanced, of as many as there is time for. `now`: the clock was asked just before.
     /// When that was done; `None` when there was nothing.
     pub fn deliver_pending(&self, now: Instant) -> Option<Instant> {
@@ -498,6 +515,10 @@ impl Shard {
                 }
             }
             Event::Advanced(log) => self.advanced.borrow_mut().note(log),
+            Event::PollSockets(poll) => {
+                self.socket_polls.borrow_mut().push(poll);
+                self.has_socket_polls.notify_one();
+            }
             Event::Space => {
                 for connection in self.connections.borrow().values() {
                     connection.session.borrow_mut().handle_space();

@@ -1,5 +1,5 @@
 //! Class basic, get: one message, now. Messages that others have published and that are being written are there in a moment: who finds none waits for
-//! those that were under way when he asked. From RabbitMQ, where a queue has them in memory, clients know them to be there.
+//! those that were under way when he asked, also in sockets that nobody has read yet. From RabbitMQ, where a queue has them in memory, clients know them to be there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Messages that are being written are waited for so long, at most, and looked for so often.
 const WRITTEN_MAX: Duration = Duration::from_millis(500);
 const WRITTEN_AGAIN: Duration = Duration::from_millis(1);
+/// Shards are waited for so long, at most, until they have read their sockets.
+const POLLED_MAX: Duration = Duration::from_millis(20);
 /// A shorter debt delays nothing: it counts with the next.
 const DELAY_MIN: Duration = Duration::from_millis(1);
 
@@ -104,10 +106,17 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
             channel.under_way = waits;
             connection.waiting = Some(Waiting::Later(connection.now + WRITTEN_AGAIN, Cause::Disk));
         }
-        Got::Empty => connection.out.method(channel.number, &basic::GetEmpty {}),
+        Got::Empty if !std::mem::take(&mut channel.sockets_polled) && connection.poll_sockets(&queue) => {
+            channel.sockets_polled = true;
+            connection.waiting = Some(Waiting::Later(connection.now + POLLED_MAX, Cause::Records));
+        }
+        Got::Empty => {
+            connection.out.method(channel.number, &basic::GetEmpty {});
+        }
         // The frame is looked at again then.
         Got::Later => connection.waiting = Some(Waiting::Later(connection.now + AGAIN_AFTER, Cause::History)),
         Got::Message(message, left) => {
+            channel.sockets_polled = false;
             let delivery_tag = channel.next_tag();
             if !no_ack {
                 channel.unacked.push(delivery_tag, holder, message.offset);

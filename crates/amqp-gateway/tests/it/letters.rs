@@ -469,7 +469,7 @@ fn a_get_does_not_wait_for_what_a_stopped_journal_will_not_write() {
     let log = node.subscription("q").0.log().clone();
     assert!(log.end() > log.high_watermark(), "it was to be written");
     node.send(getter, 1, &basic::Get { queue: short("q"), no_ack: true });
-    assert!(node.session(getter).wants_read(), "it is answered");
+    node.wait_until("it is answered at once", |node| node.session(getter).wants_read());
     assert!(node.next(getter).method.contains("GetEmpty"));
     node.stop();
 }
@@ -501,6 +501,9 @@ fn a_connection_that_is_closed_has_its_publishes_confirmed_before() {
         }
         assert!(told.contains("reply_code: 320") && told.contains("CONNECTION_FORCED - Closed via management plugin"), "{told}");
         waits.store(false, Ordering::SeqCst);
+        // What has its outcome later is told on none of its channels, which are closed.
+        node.wait_until("all is written", |node| node.subscription("q").0.log().high_watermark().0 == 4);
+        assert_eq!(node.poll(client), None);
         node.stop();
     }
 }

@@ -7,6 +7,7 @@ mod counts;
 mod deletions;
 mod full_disk;
 mod garbage;
+mod gets;
 mod handshake;
 mod letters;
 mod limits;

@@ -1,4 +1,4 @@
-//! A broker on a real journal, one shard, and clients that are sessions driven by hand.
+//! A broker on a real journal, one shard or two, and clients that are sessions driven by hand.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -21,15 +21,21 @@ use types::{ConnectionId, Durability, NodeId, ShardId, SystemClock};
 /// Longest wait for an answer that must come.
 const PATIENCE: Duration = Duration::from_secs(30);
 const SHARD: ShardId = ShardId(0);
+/// For connections that another thread would serve.
+const OTHER_SHARD: ShardId = ShardId(1);
 pub const FRAME_MAX: u32 = 131_072;
 
-/// A running node with one shard.
+/// A running node.
 pub struct Node {
     gateway: Arc<Gateway>,
     pub broker: Arc<Broker>,
     journals: Vec<Arc<Journal>>,
     threads: Vec<JoinHandle<()>>,
     mailbox: Arc<Mailbox>,
+    /// Of the other shard, if there is one.
+    other_mailbox: Option<Arc<Mailbox>>,
+    /// What it was asked to poll its sockets with.
+    other_polls: Vec<Event>,
     bell: Receiver<()>,
     clients: Vec<Client>,
     /// Tokens of replies to connections that are none of the clients'.
@@ -44,6 +50,9 @@ struct Client {
     input: BytesMut,
     output: BytesMut,
     ended: Option<String>,
+    shard: ShardId,
+    /// What has come on its socket and is read when its shard polls its sockets.
+    unread: BytesMut,
 }
 
 /// Something that a client got.
@@ -90,7 +99,7 @@ impl Node {
         broker.add_shard(SHARD, Arc::clone(&mailbox));
         threads.extend(broker.start());
         let gateway = Gateway::new(Arc::clone(&broker), GatewayMetrics::default());
-        Self { gateway, broker, journals, threads, mailbox, bell, clients: Vec::new(), others: Vec::new(), now: Instant::now(), folder }
+        Self { gateway, broker, journals, threads, mailbox, other_mailbox: None, other_polls: Vec::new(), bell, clients: Vec::new(), others: Vec::new(), now: Instant::now(), folder }
     }
 
     /// Ends everything.
@@ -120,20 +129,54 @@ impl Node {
     }
 
     pub fn connect_from(&mut self, peer: &str) -> usize {
+        self.connect_to(SHARD, peer)
+    }
+
+    /// A connection of another shard, with channel 1 open.
+    pub fn open_on_other_shard(&mut self) -> usize {
+        if self.other_mailbox.is_none() {
+            let mailbox = Arc::new(Mailbox::new(Box::new(|| ())));
+            self.broker.add_shard(OTHER_SHARD, Arc::clone(&mailbox));
+            self.other_mailbox = Some(mailbox);
+        }
+        let client = self.connect_to(OTHER_SHARD, "127.0.0.1:40000");
+        self.open_channel(client);
+        client
+    }
+
+    /// Bytes come that the client's shard has not read yet.
+    pub fn leave_unread(&mut self, client: usize, bytes: &[u8]) {
+        self.clients[client].unread.extend_from_slice(bytes);
+    }
+
+    /// The other shard polls its sockets as often as it was asked to; how often.
+    pub fn poll_other_sockets(&mut self) -> usize {
+        self.pump();
+        let polls = std::mem::take(&mut self.other_polls);
+        let count = polls.len();
+        polls.into_iter().for_each(|poll| self.deliver(poll, OTHER_SHARD));
+        count
+    }
+
+    fn connect_to(&mut self, shard: ShardId, peer: &str) -> usize {
         let local = "127.0.0.1:5672".parse().expect("an address");
         let id = ConnectionId(self.clients.len() as u64 + 1);
-        let session = Session::new(Arc::clone(&self.gateway), SHARD, id, local, peer.parse().expect("an address"));
-        self.clients.push(Client { session, input: BytesMut::new(), output: BytesMut::new(), ended: None });
+        let session = Session::new(Arc::clone(&self.gateway), shard, id, local, peer.parse().expect("an address"));
+        self.clients.push(Client { session, input: BytesMut::new(), output: BytesMut::new(), ended: None, shard, unread: BytesMut::new() });
         self.clients.len() - 1
     }
 
     /// A connection with channel 1 open.
     pub fn open(&mut self) -> usize {
         let client = self.connect();
+        self.open_channel(client);
+        client
+    }
+
+    fn open_channel(&mut self, client: usize) {
         self.shake_hands(client);
         self.send(client, 1, &chan::Open {});
         assert_eq!(self.next(client).method, "Channel(OpenOk(OpenOk))");
-        client
     }
 
     pub fn shake_hands(&mut self, client: usize) {
@@ -196,9 +239,7 @@ impl Node {
     }
 
     pub fn send_content(&mut self, client: usize, channel: u16, method: &impl Content, properties: &[u8], body: &[u8]) {
-        let mut out = BytesMut::new();
-        write_content(&mut out, channel, method, EncodedProperties::trusted(properties), body, FRAME_MAX);
-        self.raw(client, &out);
+        self.raw(client, &content(channel, method, properties, body));
     }
 
     /// The answer to a method on a channel, as debug output. That publishers are held up, and no longer, may be told at any time.
@@ -275,17 +316,14 @@ impl Node {
         loop {
             let mut events = Vec::new();
             self.mailbox.drain(&mut events);
-            let mut busy = !events.is_empty();
-            for event in events {
+            let mut of_other = Vec::new();
+            self.other_mailbox.iter().for_each(|mailbox| mailbox.drain(&mut of_other));
+            let mut busy = !events.is_empty() || !of_other.is_empty();
+            events.into_iter().for_each(|event| self.deliver(event, SHARD));
+            for event in of_other {
                 match event {
-                    Event::Reply { to, reply } => {
-                        match self.clients.get_mut(to.connection.0 as usize - 1) {
-                            Some(client) => client.session.handle_reply(to.token, reply, self.now),
-                            None => self.others.push(to.token),
-                        }
-                    }
-                    Event::Advanced(log) => self.gateway.advanced(log, SHARD),
-                    Event::Space => self.clients.iter_mut().for_each(|client| client.session.handle_space()),
+                    Event::PollSockets(_) => self.other_polls.push(event),
+                    event => self.deliver(event, OTHER_SHARD),
                 }
             }
             for client in &mut self.clients {
@@ -303,6 +341,26 @@ impl Node {
             }
             if !busy {
                 return;
+            }
+        }
+    }
+
+    fn deliver(&mut self, event: Event, shard: ShardId) {
+        match event {
+            Event::Reply { to, reply } => match self.clients.get_mut(to.connection.0 as usize - 1) {
+                Some(client) => client.session.handle_reply(to.token, reply, self.now),
+                None => self.others.push(to.token),
+            },
+            Event::Advanced(log) => self.gateway.advanced(log, shard),
+            Event::Space => self.clients.iter_mut().filter(|client| client.shard == shard).for_each(|client| client.session.handle_space()),
+            Event::PollSockets(_poll) => {
+                for client in self.clients.iter_mut().filter(|client| client.shard == shard && client.ended.is_none()) {
+                    let unread = client.unread.split();
+                    client.input.extend_from_slice(&unread);
+                    if let Err(reason) = client.session.handle_bytes(&mut client.input, self.now) {
+                        client.ended = Some(reason.to_string());
+                    }
+                }
             }
         }
     }
@@ -358,6 +416,11 @@ impl Node {
     pub fn poll(&mut self, client: usize) -> Option<Seen> {
         self.pump();
         self.clients[client].take()
+    }
+
+    /// Has something come?
+    pub fn has_answer(&mut self, client: usize) -> bool {
+        !self.clients[client].output.is_empty()
     }
 
     /// The raw bytes that have come.
@@ -455,6 +518,13 @@ pub fn start_ok<'a>(response: &'a [u8], properties: &'a Table) -> connection::St
 pub fn publish<'a>(exchange: &'a str, key: &'a str, mandatory: bool) -> basic::Publish<'a> {
     let name = |text: &'a str| ShortBytes::new(text.as_bytes()).expect("short");
     basic::Publish { exchange: name(exchange), routing_key: name(key), mandatory, immediate: false }
+}
+
+/// The frames of a message.
+pub fn content(channel: u16, method: &impl Content, properties: &[u8], body: &[u8]) -> BytesMut {
+    let mut out = BytesMut::new();
+    write_content(&mut out, channel, method, EncodedProperties::trusted(properties), body, FRAME_MAX);
+    out
 }
 
 /// Arguments with one field.

@@ -527,6 +527,7 @@ impl Broker {
                 stream: stream.clone(),
                 others,
                 on_the_way: Default::default(),
+                publishers: Default::default(),
                 dropped: AtomicBool::new(false),
                 dirty: AtomicBool::new(false),
             })

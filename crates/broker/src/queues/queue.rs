@@ -11,7 +11,7 @@ use types::ConnectionId;
 use super::burials::Burials;
 use super::consumers::Delivery;
 use super::dispatch::Dispatch;
-use super::on_the_way::Batches;
+use super::on_the_way::{Batches, Publishers};
 use super::policies::{InForce, Matched, Understood};
 use super::stream::Stream;
 use crate::subscriptions::SharedSubscription;
@@ -45,6 +45,7 @@ pub struct Queue {
     /// Of the partitions behind the first, if it is attached to a topic of several.
     pub(super) others: Box<[Arc<Self>]>,
     pub(super) on_the_way: Batches,
+    pub(super) publishers: Publishers,
     pub(super) dropped: AtomicBool,
     /// The thread `queues` is to write what changed.
     pub(super) dirty: AtomicBool,

@@ -189,6 +189,7 @@ impl Node {
                     }
                 }
                 Event::Space => self.sessions.iter_mut().for_each(Session::handle_space),
+                Event::PollSockets(_) => {}
             }
         }
     }

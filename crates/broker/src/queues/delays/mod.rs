@@ -276,6 +276,7 @@ impl Broker {
             shared,
             others: Box::default(),
             on_the_way: Default::default(),
+            publishers: Default::default(),
             dropped: false.into(),
             dirty: false.into(),
         });

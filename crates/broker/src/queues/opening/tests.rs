@@ -203,7 +203,7 @@ fn a_stream_gives_out_large_batches_piece_by_piece() {
                     Err(done) => node.broker.stream_read(*done.downcast::<StreamRead>().expect("what it asked for")),
                 },
                 Event::Advanced(log) => node.broker.queue_advanced(log, ShardId(0)),
-                Event::Reply { .. } | Event::Space => {}
+                Event::Reply { .. } | Event::Space | Event::PollSockets(_) => {}
             }
             assert!(unpacked_bytes() - before <= 2 * HERE, "{}", unpacked_bytes() - before);
             assert_bounded(&node);
