@@ -375,6 +375,11 @@ fn entries_and_quotas_are_set_and_taken_away() {
     assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "x"}, "values": {"nothing": 1}})).body["field"], "values.nothing");
     let negative = json!({"entity": {"user": "x"}, "values": {"producer_byte_rate": -1}});
     assert_eq!(change(&process, "PUT", "/v1/quotas", negative).body["field"], "values.producer_byte_rate");
+    // At the command line without the field of the request that it is in.
+    let refused = refuses(&process, &["quota", "set", "--for-user", "x", "nothing=1"]);
+    assert!(refused.contains("nothing") && !refused.contains("values."), "{refused}");
+    let refused = refuses(&process, &["topic", "create", "t", "--set", "retention.ms=long"]);
+    assert!(refused.contains("retention.ms") && !refused.contains("config.retention"), "{refused}");
     assert!(refuses(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate=much"]).contains("KEY=NUMBER"));
     says(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate="]);
     assert_eq!(get(&process, "/v1/quotas")["total"], 1, "that of bob's clients is left");

@@ -139,6 +139,32 @@ fn no_second_hash_is_kept_where_that_is_set() {
 }
 
 /// There is no tracing: a program that always says how it wants it goes on.
+/// As RabbitMQ's tools write users: the algorithm is told by the length where nobody says it.
+#[test]
+fn a_hash_without_an_algorithm_is_known_by_its_length() {
+    let (_folder, process) = administered(&["--set", "mainstem.password.iterations=1000"]);
+    // Of password `test12`, by Python's hashlib.
+    let sha512 = "kI3GChuNuIYf8lRbCCxZjgjKwsY19ns6+uFO0zcXRBGA/XGJPYD8OWMy7EB8TaOmAzjP2azv84GbINYwX2cDWb4DHnc=";
+    let sha256 = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR";
+    for (name, hash) in [("long", sha512), ("short", sha256)] {
+        make(&process, "PUT", &format!("/api/users/{name}"), &json!({"password_hash": hash, "tags": "management"}));
+        let login = |password: &str| format!("Basic {}", STANDARD.encode(format!("{name}:{password}")));
+        let let_in = |password: &str| ask(&process, "GET", "/api/whoami", &[("authorization", &login(password))], "").status;
+        assert_eq!((let_in("test12"), let_in("test13")), (200, 401), "{name}");
+    }
+    let refused = ask_as(&process, "root", "PUT", "/api/users/wrong", &json!({"password_hash": "AAAA", "tags": ""}));
+    assert!(refused.status == 400 && !refused.body.to_string().contains("not_base64"), "{}", refused.body);
+}
+
+/// Telegraf asks for them as long as it is not told to leave them out.
+#[test]
+fn federation_and_shovels_are_empty_lists() {
+    let (_folder, process) = administered(&["--set", "mainstem.password.iterations=1000"]);
+    for path in ["federation-links", "federation-links/%2F", "shovels", "shovels/%2F"] {
+        assert_eq!(make(&process, "GET", &format!("/api/{path}"), &Value::Null).body, json!([]), "{path}");
+    }
+}
+
 #[test]
 fn a_virtual_host_with_tracing_is_made_without() {
     let (_folder, process) = administered(&[]);

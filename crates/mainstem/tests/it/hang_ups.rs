@@ -246,6 +246,25 @@ fn reset(socket: TcpStream) {
     drop(socket);
 }
 
+/// Of a Kafka request that makes no sense nothing can be said but by the end: what was asked before is answered, and a client that goes on to send is not reset.
+#[test]
+fn what_was_asked_before_a_request_that_makes_no_sense_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    for _ in 0..20 {
+        let mut socket = process.connect();
+        send(&mut socket, &api_versions(1));
+        send(&mut socket, &request(1, 4, 2, "", &[0xff; 3]));
+        for _ in 0..200 {
+            socket.write_all(&[0; 8192]).expect("it is taken");
+        }
+        socket.shutdown(Shutdown::Write).unwrap();
+        let answer = receive(&mut socket).expect("what came before it is answered");
+        assert_eq!(answer[..4], [0, 0, 0, 1]);
+        assert_eq!(socket.read(&mut [0; 64]).expect("the end, and no reset"), 0);
+    }
+}
+
 /// Longer than what it takes until it is looked whether a client of which nothing is read is still there.
 const LONGER: Duration = Duration::from_millis(10_500);
 
