@@ -147,6 +147,10 @@ pub fn open<S: Submitter>(
     #[cfg(feature = "planted")]
     let replaced = if journal.planted() == Some(crate::Planted::TakeUnreadable) { Ok(replaced.unwrap_or_default()) } else { replaced };
     let mut undeleted = replaced?;
+    if !undeleted.is_empty() {
+        // The name of what replaces them may not be durable.
+        storage.sync_folder().map_err(io_error("flush the folder"))?;
+    }
     replaced::remove(&*storage, journal.number(), &mut undeleted);
     replaying.undeleted = undeleted.keys().copied().collect();
     #[cfg(feature = "planted")]
