@@ -147,6 +147,7 @@ impl From<AppendError> for Failure {
             AppendError::OutOfOrderSequence
             | AppendError::InvalidProducerEpoch
             | AppendError::NotInTransaction
+            | AppendError::TooManyProducers
             | AppendError::TransactionEnded
             | AppendError::LogDeleted
             | AppendError::Stopped => ReplyCode::InternalError,
@@ -167,6 +168,7 @@ impl From<QueueError> for Failure {
             | QueueError::ServerNamed(_)
             | QueueError::TooMany { .. }
             | QueueError::NodeFull { .. }
+            | QueueError::NoMemory { .. }
             | QueueError::Topics { .. }
             | QueueError::InUse { .. }
             | QueueError::Argument { .. }
@@ -197,7 +199,7 @@ impl Failure {
             ExchangeError::Bind(error @ BindError::NoQueue) => Self::channel(ReplyCode::NotFound, error),
             ExchangeError::Bind(error @ BindError::Key(_)) => Self::connection(ReplyCode::FrameError, error),
             ExchangeError::Bind(error @ BindError::Invalid(_)) => Self::precondition(error),
-            ExchangeError::TooMany { .. } => Self::precondition(error),
+            ExchangeError::TooMany { .. } | ExchangeError::NoMemory { .. } => Self::precondition(error),
             ExchangeError::Denied(_) => Self::channel(ReplyCode::AccessRefused, error),
             ExchangeError::Queue(error) => error.into(),
             ExchangeError::Append(error) => error.into(),

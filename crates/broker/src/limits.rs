@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::settings::Settings;
 use crate::Broker;
 
+/// Of the memory budget for each partition: it takes about half of that, without what is known of its producers and readers.
+const PARTITION_BYTES: usize = 1024;
 /// Virtual hosts, and users, of which limits are told; those behind them in the alphabet are not.
 const TOLD_MAX: usize = 1000;
 
@@ -150,11 +152,13 @@ pub struct OwnLimit {
 pub struct Limits {
     refused: [AtomicU64; LimitKind::ALL.len()],
     message_bytes: AtomicU64,
+    /// As many partitions as the memory budget has room for.
+    partitions_in_memory: AtomicU64,
 }
 
 impl Limits {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let limits = Self { refused: Default::default(), message_bytes: AtomicU64::default() };
+        let limits = Self { refused: Default::default(), message_bytes: AtomicU64::default(), partitions_in_memory: AtomicU64::new(u64::MAX) };
         limits.follow(settings);
         limits
     }
@@ -162,6 +166,11 @@ impl Limits {
     /// Other settings are in force.
     pub(crate) fn follow(&self, settings: &Settings) {
         self.message_bytes.store(value(settings, LimitKind::MessageBytes), Ordering::Relaxed);
+    }
+
+    /// Partitions take memory as long as they are there: with so much in all, each has a KiB.
+    pub fn bound_partitions(&self, memory_budget: usize) {
+        self.partitions_in_memory.store((memory_budget / PARTITION_BYTES) as u64, Ordering::Relaxed);
     }
 
     /// Bytes of an AMQP message's body, at most.
@@ -190,12 +199,16 @@ impl Broker {
         &self.limits
     }
 
-    /// A limit of the node in force.
+    /// A limit of the node in force: of partitions, what the memory budget has room for, if that is less.
     ///
     /// # Panics
     /// When it is one of virtual hosts or users.
     pub fn limit(&self, kind: LimitKind) -> u64 {
-        value(&self.live_settings(), kind)
+        let limit = value(&self.live_settings(), kind);
+        match kind {
+            LimitKind::Partitions => limit.min(self.limits.partitions_in_memory.load(Ordering::Relaxed)),
+            _ => limit,
+        }
     }
 
     /// How many there are; `None`: the broker does not count them, or it is a limit for each of several.

@@ -146,6 +146,17 @@ impl Transactions {
         self.state.lock().coordinator.describe(id).cloned()
     }
 
+    /// Bytes of memory that transactional ids may take with what their transactions hold, about.
+    pub fn set_bytes_max(&self, bytes: usize) {
+        self.state.lock().coordinator.set_bytes_max(bytes);
+    }
+
+    /// Bytes of memory that they take, about, and how often something was refused because they took as much as they may.
+    pub fn memory(&self) -> (usize, u64) {
+        let state = self.state.lock();
+        (state.coordinator.bytes(), state.coordinator.refused_for_memory())
+    }
+
     /// How many transactional ids there are.
     pub fn count(&self) -> usize {
         self.state.lock().coordinator.count()
@@ -454,7 +465,13 @@ impl Broker {
         tell: ReplyTo,
     ) -> Result<Told<ProducerEpoch>, TransactionError> {
         let mut state = self.transactions().state.lock();
-        match state.coordinator.init(id, timeout, expected, fresh, now())? {
+        let initialised = state.coordinator.init(id, timeout, expected, fresh, now()).inspect_err(|error| {
+            let refused = state.coordinator.refused_for_memory();
+            if *error == TransactionError::NoMemory && refused.is_power_of_two() {
+                tracing::warn!(bytes = state.coordinator.bytes(), refused, "transactional ids take as much memory as they may, new ones are refused");
+            }
+        });
+        match initialised? {
             Initialised::Granted(producer, record) => {
                 state.record(self, record, tell);
                 Ok(Told::Later(producer))

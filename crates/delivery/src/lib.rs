@@ -34,6 +34,7 @@ mod subscription;
 mod subscription_record;
 mod timers;
 mod topology;
+mod transaction_account;
 mod transaction_record;
 mod transactions;
 mod weight;

@@ -9,7 +9,6 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use types::LogId;
@@ -17,6 +16,7 @@ use types::LogId;
 use crate::offsets::CommittedOffset;
 use crate::record::{put, take, take_text};
 use crate::transactions::{PendingOffsets, Transaction, TransactionState};
+use crate::weight;
 
 const VERSION: u8 = 1;
 const STATES: [TransactionState; 6] = [
@@ -94,6 +94,7 @@ pub(crate) fn decode(key: &[u8], mut from: &[u8]) -> Option<(String, Transaction
         }
         offsets.insert(group, pending);
     }
-    let gate = Arc::default();
-    Some((id, Transaction { producer, previous, timeout, state, started, updated, logs, offsets, marker_epoch, gate }))
+    let offset_bytes = weight::offsets_of_transaction(&id, &offsets);
+    let transaction = Transaction::new(producer, timeout, updated);
+    Some((id, Transaction { previous, state, started, logs, offsets, marker_epoch, offset_bytes, ..transaction }))
 }

@@ -19,7 +19,9 @@ use types::{Gate, LogId};
 
 use crate::coordinator::Commit;
 use crate::offsets::CommittedOffset;
+use crate::transaction_account::{Account, more_bytes};
 use crate::transaction_record::key_of;
+use crate::weight;
 
 /// Transactional ids at most.
 const IDS_MAX: usize = 1_000_000;
@@ -62,6 +64,8 @@ pub enum TransactionError {
     InvalidState,
     #[error("there are as many transactional ids as allowed")]
     TooMany,
+    #[error("transactions take as much memory as they may")]
+    NoMemory,
 }
 
 /// Where a transactional id stands.
@@ -132,6 +136,10 @@ pub struct Transaction {
     pub marker_epoch: i16,
     /// Whom appends of the transaction under way ask.
     pub gate: Arc<Gate>,
+    /// Bytes of memory that `offsets` take, about.
+    pub(crate) offset_bytes: usize,
+    /// Bytes of memory by which it is in the account, about.
+    pub(crate) counted: usize,
 }
 
 /// A record to be made durable.
@@ -197,12 +205,14 @@ pub struct TransactionCoordinator {
     /// Ids by the groups for which they hold offsets.
     by_group: HashMap<String, BTreeSet<String>>,
     deadlines: BTreeSet<(u64, String)>,
+    account: Account,
 }
 
 impl TransactionCoordinator {
     /// No ids yet.
     pub fn new(settings: TransactionSettings) -> Self {
-        Self { settings, by_id: HashMap::new(), ids: Vec::new(), by_group: HashMap::new(), deadlines: BTreeSet::new() }
+        let (by_id, by_group) = (HashMap::new(), HashMap::new());
+        Self { settings, by_id, ids: Vec::new(), by_group, deadlines: BTreeSet::new(), account: Account::default() }
     }
 
     /// Puts a record back at start; false when it is none of ours. Then come [`Self::found_open`], [`Self::unfinished`] and
@@ -221,9 +231,11 @@ impl TransactionCoordinator {
 
     fn enter(&mut self, id: &str, transaction: Transaction) {
         let id: Arc<str> = id.into();
-        if self.by_id.insert(Arc::clone(&id), transaction).is_none() {
-            self.ids.push(id);
+        match self.by_id.insert(Arc::clone(&id), transaction) {
+            None => self.ids.push(Arc::clone(&id)),
+            Some(before) => self.account.bytes -= before.counted,
         }
+        self.recount(&id);
     }
 
     /// At start: what logs hold of transactions without a marker. That tells more than the record of the id, which is not written
@@ -241,6 +253,7 @@ impl TransactionCoordinator {
             if !known.state.ending() && known.begin(since) {
                 self.deadlines.insert((since + known.timeout, id.to_string()));
             }
+            self.account.recount(id, known);
         }
         of_nobody
     }
@@ -259,7 +272,7 @@ impl TransactionCoordinator {
     /// A producer begins, or begins anew when it says who it was. `fresh`: a new producer id, if one [is wanted](Self::wants_producer_id).
     ///
     /// # Errors
-    /// `InvalidTimeout`, `Fenced`, `Concurrent`, `TooMany`.
+    /// `InvalidTimeout`, `Fenced`, `Concurrent`, `TooMany`, `NoMemory`.
     pub fn init(
         &mut self,
         id: &str,
@@ -276,6 +289,7 @@ impl TransactionCoordinator {
             }
             let producer = (fresh.ok_or(TransactionError::Concurrent)?, 0);
             let transaction = Transaction::new(producer, timeout, now);
+            self.account.check_new(weight::transaction(id, &transaction))?;
             let record = transaction.record(id);
             self.enter(id, transaction);
             return Ok(Initialised::Granted(producer, record));
@@ -331,17 +345,22 @@ impl TransactionCoordinator {
     /// name all logs for each one that is new: what is written says itself to which transaction it belongs.
     ///
     /// # Errors
-    /// `UnknownProducer`, `Fenced`, `Concurrent`.
+    /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`.
     pub fn enter_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<(Arc<Gate>, bool), TransactionError> {
         let id = claim.id;
         let known = self.of(claim)?;
+        let added: Vec<LogId> = logs.into_iter().filter(|log| !known.logs.contains(log)).collect();
+        self.account.check_more(added.len() * weight::LOG_OF_TRANSACTION)?;
+        let known = self.of(claim)?;
         let begins = known.begin(now);
-        let before = known.logs.len();
-        known.logs.extend(logs);
-        let new = begins || known.logs.len() > before;
+        let new = begins || !added.is_empty();
+        known.logs.extend(added);
         let (gate, deadline) = (Arc::clone(&known.gate), now + known.timeout);
         if begins {
             self.deadlines.insert((deadline, id.to_owned()));
+        }
+        if new {
+            self.recount(id);
         }
         Ok((gate, new))
     }
@@ -363,14 +382,19 @@ impl TransactionCoordinator {
     /// Adds a group to the transaction, which begins with it if it is the first; a record when it is new.
     ///
     /// # Errors
-    /// `UnknownProducer`, `Fenced`, `Concurrent`.
+    /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`.
     pub fn add_group(&mut self, claim: Claim<'_>, group: &str, now: u64) -> Result<Option<TransactionRecord>, TransactionError> {
         let id = claim.id;
+        let new = !self.of(claim)?.offsets.contains_key(group);
+        let bytes = weight::group_of_transaction(id, group);
+        if new {
+            self.account.check_more(bytes)?;
+        }
         let known = self.of(claim)?;
         let begins = known.begin(now);
-        let new = !known.offsets.contains_key(group);
         if new {
             known.offsets.insert(group.to_owned(), PendingOffsets::new());
+            known.offset_bytes += bytes;
         }
         let record = (begins || new).then(|| known.record(id));
         let deadline = now + known.timeout;
@@ -380,13 +404,14 @@ impl TransactionCoordinator {
         if begins {
             self.deadlines.insert((deadline, id.to_owned()));
         }
+        self.recount(id);
         Ok(record)
     }
 
     /// Adds offsets that take effect when the transaction commits. With `V2` the group is added by it.
     ///
     /// # Errors
-    /// `UnknownProducer`, `Fenced`, `Concurrent`; `InvalidState` when the group is not part of the transaction.
+    /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`; `InvalidState` when the group is not part of the transaction.
     pub fn add_offsets(
         &mut self,
         claim: Claim<'_>,
@@ -395,13 +420,27 @@ impl TransactionCoordinator {
         version: Version,
         now: u64,
     ) -> Result<TransactionRecord, TransactionError> {
+        let known = self.of(claim)?;
+        if version == Version::V1 && !(known.state == TransactionState::Ongoing && known.offsets.contains_key(group)) {
+            return Err(TransactionError::InvalidState);
+        }
+        let more = more_bytes(known.offsets.get(group), &commits);
+        self.account.check_more(more)?;
         if version == Version::V2 {
             self.add_group(claim, group, now)?;
         }
         let known = self.of(claim)?;
-        let offsets = known.offsets.get_mut(group).filter(|_| known.state == TransactionState::Ongoing).ok_or(TransactionError::InvalidState)?;
-        offsets.extend(commits.into_iter().map(|commit| ((commit.topic, commit.partition), commit.offset)));
-        Ok(known.record(claim.id))
+        let offsets = known.offsets.get_mut(group).ok_or(TransactionError::InvalidState)?;
+        for Commit { topic, partition, offset } in commits {
+            known.offset_bytes += weight::offset_of_transaction(&topic, &offset.metadata);
+            let name_bytes = topic.len();
+            if let Some(before) = offsets.insert((topic, partition), offset) {
+                known.offset_bytes -= weight::offset_of_transaction("", &before.metadata) + 2 * name_bytes;
+            }
+        }
+        let record = known.record(claim.id);
+        self.recount(claim.id);
+        Ok(record)
     }
 
     /// Does a transaction hold an offset of this group that may take effect?
@@ -468,6 +507,7 @@ impl TransactionCoordinator {
                 }
             }
             known.finish();
+            self.recount(id);
         }
     }
 
@@ -498,7 +538,7 @@ impl TransactionCoordinator {
             let unused = |known: &Transaction| known.updated <= before && !known.state.ending() && known.state != TransactionState::Ongoing;
             if self.by_id.get(id).is_none_or(unused) {
                 keys.push(key_of(id));
-                self.by_id.remove(id);
+                self.account.bytes -= self.by_id.remove(id).map_or(0, |known| known.counted);
                 self.ids.swap_remove(at);
             } else {
                 at += 1;
@@ -522,6 +562,29 @@ impl TransactionCoordinator {
         self.by_id.iter().map(|(id, known)| (&**id, known))
     }
 
+    /// Bytes of memory that transactional ids may take with what their transactions hold, about. Beyond them no id is taken that would be
+    /// new; transactions of ids that are there have a quarter more. What comes back at a start is taken whatever it takes.
+    pub fn set_bytes_max(&mut self, bytes: usize) {
+        self.account.bytes_max = bytes;
+    }
+
+    /// Bytes of memory that they take, about.
+    pub fn bytes(&self) -> usize {
+        self.account.bytes
+    }
+
+    /// How often something was refused because they take as much as they may.
+    pub fn refused_for_memory(&self) -> u64 {
+        self.account.refused
+    }
+
+    /// A transactional id or its transaction has changed.
+    fn recount(&mut self, id: &str) {
+        if let Some(known) = self.by_id.get_mut(id) {
+            self.account.recount(id, known);
+        }
+    }
+
     fn unschedule(&mut self, id: &str) {
         if let Some(known) = self.by_id.get(id) {
             self.deadlines.remove(&(known.started + known.timeout, id.to_owned()));
@@ -535,7 +598,7 @@ fn unknown(id: &str) -> TransactionError {
 }
 
 impl Transaction {
-    fn new(producer: ProducerEpoch, timeout: u64, now: u64) -> Self {
+    pub(crate) fn new(producer: ProducerEpoch, timeout: u64, now: u64) -> Self {
         Self {
             producer,
             previous: None,
@@ -547,6 +610,8 @@ impl Transaction {
             offsets: BTreeMap::new(),
             marker_epoch: producer.1,
             gate: Arc::default(),
+            offset_bytes: 0,
+            counted: 0,
         }
     }
 
@@ -627,5 +692,6 @@ impl Transaction {
         self.state = if commit { TransactionState::CompleteCommit } else { TransactionState::CompleteAbort };
         self.logs.clear();
         self.offsets.clear();
+        self.offset_bytes = 0;
     }
 }

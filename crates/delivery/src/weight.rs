@@ -14,6 +14,7 @@ use crate::streams_assignor::{TaskSets, Tasks};
 use crate::streams_group::StreamsMember;
 use crate::streams_topology::{InternalTopic, StreamsTopology};
 use crate::topology::{Owned, Target};
+use crate::transactions::{PendingOffsets, Transaction, TransactionState};
 
 /// A group without members, of which a name is kept in five places.
 pub(crate) const GROUP: usize = 1024;
@@ -44,6 +45,39 @@ pub(crate) fn group(name: &str, inside: usize) -> usize {
 /// A committed offset.
 pub(crate) fn offset(topic: &str, metadata: &str) -> usize {
     OFFSET + topic.len() + metadata.len()
+}
+
+/// A transactional id without its text. All texts of it count twice: a second time in the record that the next checkpoint says.
+const TRANSACTIONAL_ID: usize = 512;
+/// The deadline of a transaction, without the id.
+const DEADLINE: usize = 64;
+/// A group of a transaction, with the ids of transactions that hold offsets of it.
+const GROUP_OF_TRANSACTION: usize = 256;
+/// A log of a transaction.
+pub(crate) const LOG_OF_TRANSACTION: usize = 32;
+
+/// A transactional id with what its transaction holds.
+pub(crate) fn transaction(id: &str, known: &Transaction) -> usize {
+    let deadline = if known.state == TransactionState::Ongoing { DEADLINE + id.len() } else { 0 };
+    TRANSACTIONAL_ID + 2 * id.len() + deadline + known.logs.len() * LOG_OF_TRANSACTION + known.offset_bytes
+}
+
+/// A group for which a transaction holds offsets.
+pub(crate) fn group_of_transaction(id: &str, group: &str) -> usize {
+    GROUP_OF_TRANSACTION + 3 * group.len() + id.len()
+}
+
+/// An offset that a transaction holds.
+pub(crate) fn offset_of_transaction(topic: &str, metadata: &str) -> usize {
+    offset(topic, metadata) + topic.len() + metadata.len()
+}
+
+/// What a transaction holds for groups.
+pub(crate) fn offsets_of_transaction(id: &str, groups: &BTreeMap<String, PendingOffsets>) -> usize {
+    let of = |(group, offsets): (&String, &PendingOffsets)| {
+        group_of_transaction(id, group) + offsets.iter().map(|((topic, _), one)| offset_of_transaction(topic, &one.metadata)).sum::<usize>()
+    };
+    groups.iter().map(of).sum()
 }
 
 /// Protocols of a member of the classic kind.

@@ -79,6 +79,9 @@ pub enum AppendError {
     /// The producer has a transaction open, and the batch is not part of it.
     #[error("producer has a transaction open, and the batch is not part of it")]
     NotInTransaction,
+    /// Producers take as much memory as they may, and this one is new to the log.
+    #[error("producers of the last five minutes take as much memory as they may, and this one is new to the partition")]
+    TooManyProducers,
     /// The transaction had ended when the batch was to be placed.
     #[error("transaction has ended")]
     TransactionEnded,

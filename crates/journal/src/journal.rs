@@ -2,7 +2,7 @@
 
 mod prepared;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -20,10 +20,11 @@ use crate::backup::PinJob;
 use crate::cold::ColdReader;
 use crate::index::IndexCache;
 use crate::keeper::SealJob;
-use crate::log::Log;
+use crate::log::{Log, OfJournal};
 use crate::recent::{RecentRun, RecentRuns, RunNumbers};
 use crate::metrics::JournalMetrics;
 use crate::pool::BlockPool;
+use crate::producers::ProducerRoom;
 use crate::queue::{AHEAD_BYTES_MAX, Intake, WhenFull, weight};
 use crate::recovery::OpenError;
 use crate::state::StateMap;
@@ -64,6 +65,8 @@ pub struct JournalConfig {
     pub index_bytes: usize,
     /// Memory for keyed state of the segment that is being written: one whose keys take more is sealed before it is full.
     pub state_bytes: usize,
+    /// Memory for the idempotent producers that its logs know.
+    pub producer_bytes: usize,
     /// Producers that have been silent this long are forgotten, in ms.
     pub producer_expiry_ms: u64,
     /// How often retention is looked after, in ms.
@@ -95,6 +98,7 @@ impl Default for JournalConfig {
             held_bytes: 64 << 20,
             index_bytes: 16 << 20,
             state_bytes: 32 << 20,
+            producer_bytes: 64 << 20,
             producer_expiry_ms: 86_400_000,
             retention_check_ms: 300_000,
             quick_write: Duration::from_micros(500),
@@ -159,7 +163,7 @@ pub struct Journal {
     small_write_ns: AtomicU64,
     sinks: RwLock<Vec<Option<Arc<dyn EventSink>>>>,
     logs: RwLock<HashMap<LogId, Arc<Log>>>,
-    term: Arc<AtomicU32>,
+    of_logs: Arc<OfJournal>,
     tail: TailCache,
     pool: Arc<BlockPool>,
     recent: Arc<RecentRuns>,
@@ -237,7 +241,7 @@ impl Journal {
             small_write_ns: AtomicU64::new(0),
             sinks: RwLock::default(),
             logs: RwLock::default(),
-            term: Arc::new(AtomicU32::new(term.0)),
+            of_logs: OfJournal::new(term, config.producer_bytes),
             tail: TailCache::new(blocks as u64, (config.tail_bytes / ROWS_SHARE / ROW_BYTES) as u64),
             pool: BlockPool::new(config.tail_bytes.max(BLOCKS_BYTES_MIN)),
             recent: Arc::default(),
@@ -373,7 +377,7 @@ impl Journal {
     /// The log with this id, created empty if it is new.
     pub fn create_log(&self, id: LogId, durability: Durability) -> Arc<Log> {
         let mut logs = self.logs.write();
-        let log = logs.entry(id).or_insert_with(|| Arc::new(Log::new(id, durability, Arc::clone(&self.term))));
+        let log = logs.entry(id).or_insert_with(|| Arc::new(Log::new(id, durability, Arc::clone(&self.of_logs))));
         log.set_durability(durability);
         Arc::clone(log)
     }
@@ -483,7 +487,7 @@ impl Journal {
 
     /// The reign that writes now.
     pub fn term(&self) -> Term {
-        Term(self.term.load(Ordering::Relaxed))
+        Term(self.of_logs.term.load(Ordering::Relaxed))
     }
 
     /// Everything up to here is on stable storage.
@@ -654,8 +658,17 @@ impl Journal {
         self.stopped.lock().get_or_insert(reason);
         self.wake_keeper(false);
     }
+    /// Memory of the idempotent producers that its logs know, about, and how often a batch of a new one was refused for it.
+    pub fn producer_memory(&self) -> (usize, u64) {
+        (self.of_logs.producers.bytes(), self.of_logs.producers.refused())
+    }
+
+    pub(crate) fn producer_room(&self) -> &ProducerRoom {
+        &self.of_logs.producers
+    }
+
     pub(crate) fn set_term(&self, term: Term) {
-        self.term.store(term.0, Ordering::Relaxed);
+        self.of_logs.term.store(term.0, Ordering::Relaxed);
     }
     /// Has a write or a flush failed? Then nothing that is not written will be.
     pub fn has_stopped(&self) -> bool {

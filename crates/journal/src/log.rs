@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use types::{Durability, LogId, Offset, ShardId, Term};
 
 use crate::archive::{Archived, ArchivedLog};
-use crate::producers::{Producer, Producers};
+use crate::producers::{Producer, ProducerRoom, Producers};
 use crate::recent::RunNumbers;
 use crate::segment_set::SegmentSet;
 use crate::transactions::{AbortedTransaction, OpenTransaction};
@@ -133,14 +133,28 @@ fn prefetch(first: *const u8, bytes: usize) {
     }
 }
 
+/// What the logs of a journal share.
+#[derive(Debug)]
+pub(crate) struct OfJournal {
+    /// The writer's current term.
+    pub term: AtomicU32,
+    pub producers: Arc<ProducerRoom>,
+}
+
+impl OfJournal {
+    pub fn new(term: Term, producer_bytes: usize) -> Arc<Self> {
+        Arc::new(Self { term: AtomicU32::new(term.0), producers: Arc::new(ProducerRoom::new(producer_bytes)) })
+    }
+}
+
 /// A log; shared as `Arc<Log>`. In memory first what shards read, beside the counts of the `Arc`, then what every append
 /// changes.
 #[repr(C)]
 pub struct Log {
     id: LogId,
     start: AtomicU64,
-    /// The writer's current term, shared by all logs of the journal.
-    term: Arc<AtomicU32>,
+    /// What all logs of the journal share.
+    shared: Arc<OfJournal>,
     durability: AtomicU8,
     /// There are or have been transactions: what is stable may end before what is readable.
     transactional: AtomicBool,
@@ -172,7 +186,7 @@ const FSYNC: u8 = 0;
 const MEMORY: u8 = 1;
 
 impl Log {
-    pub(crate) fn new(id: LogId, durability: Durability, term: Arc<AtomicU32>) -> Self {
+    pub(crate) fn new(id: LogId, durability: Durability, shared: Arc<OfJournal>) -> Self {
         let log = Self {
             id,
             durability: AtomicU8::new(FSYNC),
@@ -184,7 +198,7 @@ impl Log {
             watchers: AtomicU64::new(0),
             touched_in: AtomicU64::new(0),
             touched_at: AtomicU32::new(0),
-            term,
+            shared,
             inner: Mutex::new(LogInner::default()),
             archives: AtomicBool::new(false),
             archived: AtomicU64::new(0),
@@ -277,6 +291,11 @@ impl Log {
         producers.flat_map(|all| all.iter().map(|(id, known)| (id, *known, all.transactions().of(id).copied()))).collect()
     }
 
+    /// The memory of which its producers have a part.
+    pub(crate) fn producer_room(&self) -> Arc<ProducerRoom> {
+        Arc::clone(&self.shared.producers)
+    }
+
     /// How many producers are known.
     pub fn producer_count(&self) -> usize {
         self.inner.lock().producers.as_deref().map_or(0, |all| all.iter().len())
@@ -356,7 +375,7 @@ impl Log {
 
     /// The journal's term; a gateway's leader epoch.
     pub fn leader_epoch(&self) -> u32 {
-        self.term.load(Ordering::Relaxed)
+        self.shared.term.load(Ordering::Relaxed)
     }
 
     /// The offset before which everything is in the archive; 0 when nothing is.

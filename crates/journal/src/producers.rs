@@ -10,6 +10,7 @@
 //! batch begins at sequence 0.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -17,6 +18,13 @@ use record::{BatchHeader, Marker};
 use types::{Offset, Timestamp};
 
 use crate::transactions::{AbortedTransaction, Transactions};
+use room::{ALWAYS, Counted};
+pub(crate) use room::{ProducerRoom, SILENT_MS};
+
+mod room;
+
+/// Producers that are looked at for one that is silent, for one that is new.
+const LOOKED_AT: usize = 32;
 
 /// Batches remembered per producer.
 pub const REMEMBERED: usize = 5;
@@ -91,9 +99,37 @@ pub struct Producers {
     /// Each of them once: so they can be looked through in pieces.
     ids: Vec<i64>,
     transactions: Transactions,
+    counted: Counted,
+    /// Place from which on silent ones are looked for, for one that is new.
+    hand: usize,
 }
 
 impl Producers {
+    /// None yet, of a log of the journal that has this room.
+    pub fn counted(room: Arc<ProducerRoom>) -> Self {
+        Self { counted: Counted::new(room, 0), ..Self::default() }
+    }
+
+    /// They are a log's of the journal that has this room, whatever they take of it.
+    pub fn count_in(&mut self, room: Arc<ProducerRoom>) {
+        self.counted = Counted::new(room, self.by_id.len());
+    }
+
+    /// Is there room for this producer, if need be in place of others that have been silent?
+    pub fn admit(&mut self, id: i64, now: Timestamp) -> bool {
+        let Some(room) = self.counted.room() else { return true };
+        let known = self.by_id.len();
+        if known < ALWAYS || !room.is_full() || self.by_id.contains_key(&id) {
+            return true;
+        }
+        self.hand = self.expire(now.saturating_sub(SILENT_MS), self.hand, LOOKED_AT).unwrap_or(0);
+        let admitted = self.by_id.len() < known;
+        if let Some(room) = self.counted.room().filter(|_| !admitted) {
+            room.note_refusal();
+        }
+        admitted
+    }
+
     /// Judges a batch; changes nothing.
     pub fn judge(&self, header: &BatchHeader) -> Verdict {
         let Some(known) = self.by_id.get(&header.producer_id) else {
@@ -127,6 +163,7 @@ impl Producers {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
                 self.ids.push(id);
+                self.counted.set(self.ids.len());
                 new.insert(Producer::default())
             }
         }
@@ -173,6 +210,7 @@ impl Producers {
                 at += 1;
             }
         }
+        self.counted.set(self.ids.len());
         if at < self.ids.len() {
             return Some(at);
         }

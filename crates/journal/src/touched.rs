@@ -80,11 +80,11 @@ impl TouchedLogs {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU32;
 
-    use types::Durability;
+    use types::{Durability, Term};
 
     use super::*;
+    use crate::log::OfJournal;
 
     #[test]
     fn of_deleted_logs_the_numbers_stay() {
@@ -92,7 +92,7 @@ mod tests {
         let mut touched = TouchedLogs::new(&drops);
         let mut latest = None;
         for id in 0..20 * LOOK_EVERY as u64 {
-            let log = Arc::new(Log::new(LogId(id), Durability::Memory, Arc::new(AtomicU32::new(1))));
+            let log = Arc::new(Log::new(LogId(id), Durability::Memory, OfJournal::new(Term(1), 0)));
             touched.push(&log);
             if id % 10 != 0 {
                 log.inner().dropped = true;

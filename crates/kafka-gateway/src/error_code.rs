@@ -11,6 +11,8 @@ pub(crate) fn of_append(error: AppendError) -> ErrorCode {
         AppendError::OutOfOrderSequence => ErrorCode::OutOfOrderSequenceNumber,
         AppendError::InvalidProducerEpoch => ErrorCode::InvalidProducerEpoch,
         AppendError::NotInTransaction | AppendError::TransactionEnded => ErrorCode::InvalidTxnState,
+        // Clients try again for as long as a batch may take; the next turn of them may find room.
+        AppendError::TooManyProducers => ErrorCode::NotEnoughReplicas,
         AppendError::TooLarge => ErrorCode::MessageTooLarge,
         AppendError::LogDeleted => ErrorCode::UnknownTopicOrPartition,
         AppendError::DiskFull | AppendError::Stopped => ErrorCode::KafkaStorageError,
@@ -63,7 +65,8 @@ pub(crate) fn of_transaction(error: TransactionError) -> ErrorCode {
         TransactionError::UnknownProducer => ErrorCode::InvalidProducerIdMapping,
         TransactionError::Concurrent => ErrorCode::ConcurrentTransactions,
         TransactionError::InvalidState => ErrorCode::InvalidTxnState,
-        TransactionError::TooMany => ErrorCode::CoordinatorNotAvailable,
+        // Clients take it for the end; what stands for trying again would have them try for as long as ids are kept, which is days.
+        TransactionError::TooMany | TransactionError::NoMemory => ErrorCode::PolicyViolation,
     }
 }
 

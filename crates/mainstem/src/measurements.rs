@@ -91,6 +91,9 @@ pub struct Measurements {
     unfinished: Gauge,
     unsettled: Gauge,
     groups: Gauge,
+    transactional: Gauge,
+    producers: Gauge,
+    definitions: Gauge,
     refused: Family<Refusing, Counter>,
     state: Gauge,
     queued: Gauge,
@@ -146,6 +149,9 @@ impl Measurements {
             ("memory_unfinished_bytes", "Memory of AMQP contents and transactions that are not finished", &self.unfinished),
             ("memory_unsettled_bytes", "Memory reserved for AMQP messages that are delivered and not settled", &self.unsettled),
             ("memory_group_bytes", "Memory of groups and committed offsets, about", &self.groups),
+            ("memory_transaction_bytes", "Memory of transactional ids and what their transactions hold, about", &self.transactional),
+            ("memory_producer_bytes", "Memory of the idempotent producers that logs know, about", &self.producers),
+            ("memory_definition_bytes", "Memory of exchanges, bindings, and arguments of queues, about", &self.definitions),
             ("memory_state_bytes", "Memory of keyed state that is in no checkpoint yet: settings, offsets, what was acknowledged", &self.state),
             ("append_queue_bytes", "Appends waiting for a journal", &self.queued),
             ("segments", "Segment files", &self.segments),
@@ -257,6 +263,9 @@ impl Measurements {
             ("unfinished", node.amqp.unfinished_bytes(), "AMQP contents and transactions that are not finished"),
             ("unsettled", node.broker.vhosts().unsettled_bytes(), "AMQP messages that are delivered and not settled"),
             ("groups", node.broker.groups().memory().0, "Groups and committed offsets"),
+            ("transactions", node.broker.transactions().memory().0, "Transactional ids and what their transactions hold"),
+            ("producers", sum(&|journal| journal.producer_memory().0), "Idempotent producers that logs know"),
+            ("definitions", node.broker.vhosts().definitions().bytes(), "Exchanges, bindings, and arguments of queues"),
             ("state", sum(&|journal| journal.state_memory()), "Keyed state that is in no checkpoint yet"),
             ("append_queue", sum(&|journal| journal.queued_bytes()), "Appends that wait for a journal"),
         ];
@@ -311,7 +320,20 @@ impl Measurements {
         self.unfinished.set(node.amqp.unfinished_bytes() as i64);
         self.unsettled.set(node.broker.vhosts().unsettled_bytes() as i64);
         self.groups.set(groups as i64);
-        let refused = [("unfinished", node.amqp.unfinished_refused()), ("unsettled", node.broker.vhosts().unsettled_short()), ("groups", groups_refused)];
+        let (transactional, transactions_refused) = node.broker.transactions().memory();
+        self.transactional.set(transactional as i64);
+        let producers: Vec<_> = node.broker.journals().iter().map(|journal| journal.producer_memory()).collect();
+        self.producers.set(producers.iter().map(|(bytes, _)| *bytes).sum::<usize>() as i64);
+        let definitions = node.broker.vhosts().definitions();
+        self.definitions.set(definitions.bytes() as i64);
+        let refused = [
+            ("unfinished", node.amqp.unfinished_refused()),
+            ("unsettled", node.broker.vhosts().unsettled_short()),
+            ("groups", groups_refused),
+            ("transactions", transactions_refused),
+            ("definitions", definitions.refused()),
+            ("producers", producers.iter().map(|(_, refused)| *refused).sum()),
+        ];
         for (account, count) in refused {
             self.refused.get_or_create(&Refusing { account }).inner().store(count, Ordering::Relaxed);
         }

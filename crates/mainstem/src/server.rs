@@ -61,13 +61,22 @@ const BODIES_SHARE: usize = 8;
 /// Part of it for groups and committed offsets.
 const GROUPS_SHARE: usize = 16;
 
+/// Part of it for transactional ids with what their transactions hold.
+const TRANSACTIONS_SHARE: usize = 16;
+
+/// Part of it for exchanges, bindings and arguments.
+const DEFINITIONS_SHARE: usize = 8;
+
 /// Bounds what the broker keeps in memory beside the caches.
 fn bound_memory(broker: &Broker, budget: usize) {
     broker.vhosts().set_window_bytes_max(budget / WINDOWS_SHARE);
     broker.filters().set_notes_bytes_max(budget / NOTES_SHARE);
     broker.vhosts().set_unsettled_bytes_max(budget / UNSETTLED_SHARE);
     broker.groups().set_bytes_max(budget / GROUPS_SHARE);
+    broker.transactions().set_bytes_max(budget / TRANSACTIONS_SHARE);
+    broker.vhosts().definitions().set_bytes_max(budget / DEFINITIONS_SHARE);
     admin::set_body_memory(budget / BODIES_SHARE);
+    broker.limits().bound_partitions(budget);
     broker.bound_unpacking(budget);
 }
 
@@ -399,6 +408,7 @@ fn open_journals(
             held_bytes: share / HELD_SHARE,
             index_bytes: share / 32,
             state_bytes: share / 16,
+            producer_bytes: share / 8,
             gather_bytes: (share / 16).min(128 << 20) as u64,
             key_bytes: config.settings.int("log.cleaner.dedupe.buffer.size") as usize / folder.journals,
             window_bytes: window(&config.settings)?,

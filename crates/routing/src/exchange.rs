@@ -124,6 +124,8 @@ pub(crate) struct Slot {
     pub auto_delete: bool,
     pub internal: bool,
     pub arguments: Arguments,
+    /// Bytes by which it is in the account; those that are always there are not.
+    pub counted: usize,
     /// Of the arguments.
     pub alternate: Option<Name>,
     /// Counts if the arguments name none.
@@ -132,6 +134,14 @@ pub(crate) struct Slot {
     /// Bindings from it and to it.
     pub outgoing: Vec<BindingId>,
     pub incoming: Vec<BindingId>,
+}
+
+impl Declaration<'_> {
+    /// Bytes of memory that the exchange takes, about, without its bindings.
+    pub fn weight(&self) -> usize {
+        const EXCHANGE: usize = 640;
+        EXCHANGE + 4 * self.name.len() + self.arguments.weight()
+    }
 }
 
 impl Slot {
@@ -155,7 +165,7 @@ impl Slot {
         let Plan { kind, delayed } = *plan;
         let (outgoing, incoming, policy_alternate) = (Vec::new(), Vec::new(), None);
         Ok(Self {
-            name, kind, delayed, durable, auto_delete, internal, arguments, alternate, policy_alternate, matcher, outgoing, incoming,
+            name, kind, delayed, durable, auto_delete, internal, arguments, counted: 0, alternate, policy_alternate, matcher, outgoing, incoming,
         })
     }
 

@@ -107,6 +107,12 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), InvalidBinding> {
     Rule::of(arguments).map(|_| ())
 }
 
+/// Bytes of memory that a binding takes in the index, about: one for any of its conditions is listed under each.
+pub(crate) fn weight(arguments: &Arguments) -> usize {
+    const LISTED: usize = 128;
+    arguments.bytes() + arguments.fields().len().max(1) * LISTED
+}
+
 /// Bindings listed under conditions on one header.
 #[derive(Debug, Default)]
 struct Conditions {

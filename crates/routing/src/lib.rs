@@ -8,6 +8,7 @@
 //! `x-consistent-hash`, `x-modulus-hash`, `x-random`, `x-local-random`, `x-delayed-message`). Queues are known by an id that the caller gives; messages come in as routing keys
 //! and an implementation of [`Headers`].
 
+mod account;
 mod binding;
 mod error;
 mod exchange;
@@ -26,6 +27,7 @@ mod table;
 mod trie;
 mod value;
 
+pub use account::{Counted, DefinitionMemory};
 pub use binding::{Binding, Bound, Destination, QueueId};
 pub use error::{BindError, DeclareError, DeleteError, Difference, InvalidBinding, NameTooLong, QueueTaken};
 pub use exchange::{Declaration, Declared, Exchange, Kind};

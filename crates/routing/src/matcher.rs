@@ -5,9 +5,9 @@ use crate::error::InvalidBinding;
 use crate::header_index::{self, HeaderIndex};
 use crate::key_index::KeyIndex;
 use crate::one_of::{Modulus, pick};
-use crate::ring::Ring;
+use crate::ring::{self, Ring};
 use crate::route::{Scratch, TooFar};
-use crate::trie::Trie;
+use crate::trie::{self, Trie};
 use crate::value::{Arguments, Headers};
 
 /// Finds, of the bindings of an exchange, those that match.
@@ -33,6 +33,18 @@ impl Matcher {
             Self::Direct(_) | Self::Fanout | Self::Topic(_) | Self::Modulus(_) | Self::Random { .. } => Ok(()),
             Self::Headers(_) => header_index::check(arguments),
             Self::ConsistentHash(ring) => ring.check(key),
+        }
+    }
+
+    /// Bytes of memory that a binding takes in the index, about.
+    pub fn weight(&self, key: &[u8], arguments: &Arguments) -> usize {
+        const GROUP: usize = 64;
+        match self {
+            Self::Fanout | Self::Random { .. } => 0,
+            Self::Direct(_) | Self::Modulus(_) => GROUP,
+            Self::Topic(_) => trie::weight(key),
+            Self::Headers(_) => header_index::weight(arguments),
+            Self::ConsistentHash(_) => GROUP + ring::weight(key).map_or(0, |points| points as usize * size_of::<BindingId>()),
         }
     }
 

@@ -95,7 +95,7 @@ impl Ring {
 }
 
 /// A whole number from 1 to [`WEIGHT_MAX`], in digits with or without a sign.
-fn weight(key: &[u8]) -> Result<u32, InvalidBinding> {
+pub(crate) fn weight(key: &[u8]) -> Result<u32, InvalidBinding> {
     let (negative, digits) = match key {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),

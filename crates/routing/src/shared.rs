@@ -6,9 +6,11 @@
 //! `examples/routes.rs` measures what threads that route lose to one that binds without a pause.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::account::DefinitionMemory;
 use crate::table::Table;
 
 /// A [`Table`] behind a lock.
@@ -27,6 +29,11 @@ impl Exchanges {
     /// A table with the predeclared exchanges.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, whose exchanges and bindings are counted there.
+    pub fn counted(account: Arc<DefinitionMemory>) -> Self {
+        Self(RwLock::new(Table::counted(account)))
     }
 
     /// Waits for a change under way.

@@ -5,9 +5,11 @@
 //! had one, or lost it to [`Table::remove_binding`]. I3 Exchange 0 is the default exchange: it has no bindings; its routes are the names of queues.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use crate::account::{Counted, DefinitionMemory};
 use crate::binding::{Binding, BindingId, Bindings, Bound, Destination, Entry, QueueId, Target, push};
 use crate::error::{BindError, DeclareError, DeleteError, InvalidBinding, NameTooLong, QueueTaken};
 use crate::exchange::{Declaration, Declared, Exchange, ExchangeId, Kind, Plan, Slot};
@@ -46,6 +48,7 @@ pub struct Table {
     bindings: Bindings,
     /// Exchanges that delay.
     delayed: usize,
+    counted: Counted,
 }
 
 impl Default for Table {
@@ -58,6 +61,7 @@ impl Default for Table {
             queue_ids: HashMap::new(),
             bindings: Bindings::default(),
             delayed: 0,
+            counted: Counted::default(),
         };
         for (name, kind, internal) in PREDECLARED {
             let name = Name::new(name.as_bytes()).expect("short");
@@ -75,6 +79,16 @@ impl Table {
     /// A table with the predeclared exchanges.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, whose exchanges and bindings are counted there.
+    pub fn counted(account: Arc<DefinitionMemory>) -> Self {
+        Self { counted: Counted::new(account, 0), ..Self::default() }
+    }
+
+    /// All but the predeclared exchanges goes.
+    pub fn clear(&mut self) {
+        *self = Self::counted(Arc::clone(self.counted.account()));
     }
 
     pub(crate) fn slot(&self, id: ExchangeId) -> &Slot {
@@ -122,7 +136,9 @@ impl Table {
             },
             None if declaration.name.reserved() => Err(DeclareError::Reserved(declaration.name)),
             None => {
-                self.add_exchange(Slot::new(declaration, &plan)?);
+                let counted = declaration.weight();
+                self.add_exchange(Slot { counted, ..Slot::new(declaration, &plan)? });
+                self.counted.add(counted);
                 Ok(Declared::New)
             }
         }
@@ -206,6 +222,7 @@ impl Table {
             let slot = self.exchanges[id as usize].take().expect("the exchange exists");
             self.free.push(id);
             self.delayed -= usize::from(slot.delayed);
+            self.counted.sub(slot.counted);
             removal.exchanges.push(RemovedExchange { name, kind: slot.kind, durable: slot.durable });
         }
     }
@@ -309,6 +326,7 @@ impl Table {
         if self.slot(source).kind == Kind::LocalRandom && matches!(target, Target::Exchange(_)) {
             return Err(InvalidBinding::NoQueue.into());
         }
+        self.counted.add(self.weight(source, key, arguments));
         let (key, arguments) = (key.into(), arguments.clone());
         let entry = Entry { source, target, key, arguments, outgoing_place: 0, incoming_place: 0, group_place: 0 };
         let id = self.bindings.add(entry);
@@ -366,8 +384,24 @@ impl Table {
         if let Some(id) = self.find(source, destination, key, arguments) {
             self.leave_source(id);
             self.leave_destination(id);
-            self.bindings.take(id);
+            self.take(id);
         }
+    }
+
+    fn take(&mut self, id: BindingId) {
+        let Entry { source, key, arguments, .. } = self.bindings.take(id);
+        self.counted.sub(self.weight(source, &key, &arguments));
+    }
+
+    fn weight(&self, source: ExchangeId, key: &[u8], arguments: &Arguments) -> usize {
+        const BINDING: usize = 320;
+        BINDING + 3 * key.len() + arguments.weight() + self.slot(source).matcher.weight(key, arguments)
+    }
+
+    /// Bytes of memory that a binding would take, about; one that is there, none.
+    pub fn weight_of_new(&self, source: &[u8], destination: Destination<'_>, key: &[u8], arguments: &Arguments) -> usize {
+        let there = self.find(source, destination, key, arguments).is_some();
+        self.id(source).filter(|_| !there).map_or(0, |source| self.weight(source, key, arguments))
     }
 
     fn find(&self, source: &[u8], destination: Destination<'_>, key: &[u8], arguments: &Arguments) -> Option<BindingId> {
@@ -417,7 +451,7 @@ impl Table {
     /// The end of a binding that has left the lists of what remains.
     fn forget(&mut self, id: BindingId, removal: &mut Removal) {
         removal.bindings.push(self.removed(id));
-        self.bindings.take(id);
+        self.take(id);
     }
 
     pub(crate) fn removed(&self, id: BindingId) -> RemovedBinding {

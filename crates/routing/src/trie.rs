@@ -48,6 +48,12 @@ fn words(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     key.split(|byte| *byte == b'.').take(if key.is_empty() { 0 } else { usize::MAX })
 }
 
+/// Bytes of memory that a key takes, about, if none of its words leads where those of another one do.
+pub(crate) fn weight(key: &[u8]) -> usize {
+    const NODE: usize = size_of::<Node>() * 3 / 2 + 16;
+    words(key).map(|word| NODE + word.len()).sum()
+}
+
 #[derive(Debug, Default)]
 struct Node {
     parent: NodeId,

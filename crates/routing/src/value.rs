@@ -211,10 +211,25 @@ pub(crate) const LONG_STRING: u8 = b'S';
 pub struct Arguments(Option<Arc<Box<[Argument]>>>);
 
 impl Arguments {
+    /// None.
+    pub const NONE: Self = Self(None);
+
     /// Of two fields with one name the first counts; both are kept.
     pub fn new(mut fields: Vec<Argument>) -> Self {
         fields.sort_by(|one, other| one.name.cmp(&other.name));
         Self((!fields.is_empty()).then(|| Arc::new(fields.into_boxed_slice())))
+    }
+
+    /// Bytes of memory that they take, about, with the record of what they belong to.
+    pub fn weight(&self) -> usize {
+        const FIELDS: usize = 64;
+        const FIELD: usize = 128;
+        if self.fields().is_empty() { 0 } else { FIELDS + FIELD * self.fields().len() + 2 * self.bytes() }
+    }
+
+    /// Bytes of names and values.
+    pub(crate) fn bytes(&self) -> usize {
+        self.fields().iter().map(|field| field.name.len() + field.value.as_value().content().2.len()).sum()
     }
 
     /// All fields, sorted by name.

@@ -108,7 +108,7 @@ pub(crate) fn refused(error: ExchangeError) -> Refusal {
             Answer::conflict(format!("exchange '{name}' is there already, with another {}: {difference}", difference.field()))
         }
         ExchangeError::Denied(denial) => denied(&denial),
-        ExchangeError::TooMany { .. } => Answer::conflict(error.to_string()),
+        ExchangeError::TooMany { .. } | ExchangeError::NoMemory { .. } => Answer::conflict(error.to_string()),
         ExchangeError::Delete(DeleteError::InUse(name)) => Answer::conflict(format!("exchange '{name}' is in use")),
         ExchangeError::Queue(error @ (QueueError::NotFound { .. } | QueueError::VhostDeleted(_))) => Answer::not_found(error.to_string()),
         ExchangeError::Append(error) => Answer::failed(error),

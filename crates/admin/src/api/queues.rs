@@ -105,7 +105,7 @@ fn refused(error: QueueError) -> Refusal {
         QueueError::Reserved(_) => Answer::not_allowed(error.to_string()),
         QueueError::Denied(denial) => denied(&denial),
         QueueError::NotEmpty { .. } | QueueError::Locked { .. } | QueueError::Unequal(_) => Answer::conflict(error.to_string()),
-        QueueError::TooMany { .. } | QueueError::NodeFull { .. } | QueueError::Topics { .. } | QueueError::TopicTaken { .. } => Answer::conflict(error.to_string()),
+        QueueError::TooMany { .. } | QueueError::NodeFull { .. } | QueueError::NoMemory { .. } | QueueError::Topics { .. } | QueueError::TopicTaken { .. } => Answer::conflict(error.to_string()),
         QueueError::Append(error) => Answer::failed(error),
         other => Answer::invalid("arguments", other.to_string()),
     }

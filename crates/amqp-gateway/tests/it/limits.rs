@@ -1,6 +1,6 @@
 //! Limits of the node: each is met with RabbitMQ's error, counted, and follows its setting.
 
-use amqp_wire::{basic, channel, exchange, queue, short};
+use amqp_wire::{Table, basic, channel, exchange, queue, short};
 use broker::{LimitKind, VhostWish};
 
 use crate::node::Node;
@@ -177,5 +177,58 @@ fn limits_of_virtual_hosts_and_users_are_told_with_their_use() {
     node.send(client, 1, &queue::Declare { queue: short("more"), ..queue::Declare::default() });
     assert_eq!(node.channel_error(client, 1).0, 406);
     assert_eq!(node.broker.limits().refused(LimitKind::VhostQueues), 1);
+    node.stop();
+}
+
+#[test]
+fn exchanges_bindings_and_arguments_take_no_more_memory_than_they_may() {
+    const KEYS: [&str; 6] = ["0", "1", "2", "3", "4", "5"];
+    let mut node = Node::start();
+    let client = node.open();
+    let arguments = Table::build(|fields| {
+        fields.put(short("a"), &*"x".repeat(3000));
+    });
+    node.declare(client, "q");
+    let memory = |node: &Node| node.broker.vhosts().definitions().bytes();
+    assert_eq!(memory(&node), 0);
+    node.broker.vhosts().definitions().set_bytes_max(40_000);
+    let bind = |key: &'static str| queue::Bind { queue: short("q"), exchange: short("amq.topic"), routing_key: short(key), arguments: arguments.view(), ..queue::Bind::default() };
+    // Each takes 6 kB and some hundred bytes.
+    KEYS.iter().for_each(|key| assert_eq!(node.ask(client, 1, &bind(key)), "Queue(BindOk(BindOk))"));
+    assert_eq!(node.ask(client, 1, &bind("0")), "Queue(BindOk(BindOk))", "it is there");
+    let full = memory(&node);
+    assert!((36_000..40_000).contains(&full), "{full}");
+
+    let no_memory = "no memory is left for exchanges, bindings and arguments";
+    node.send(client, 1, &bind("7"));
+    let text = format!("PRECONDITION_FAILED - cannot bind to exchange 'amq.topic' in vhost '/': {no_memory}");
+    assert_eq!(node.channel_error(client, 1), (406, text));
+    reopen(&mut node, client);
+    node.send(client, 1, &exchange::Declare { exchange: short("e"), kind: short("fanout"), arguments: arguments.view(), ..exchange::Declare::default() });
+    let text = format!("PRECONDITION_FAILED - cannot declare exchange 'e' in vhost '/': {no_memory}");
+    assert_eq!(node.channel_error(client, 1), (406, text));
+    for durable in [true, false] {
+        reopen(&mut node, client);
+        node.send(client, 1, &queue::Declare { queue: short("long"), durable, exclusive: !durable, arguments: arguments.view(), ..queue::Declare::default() });
+        let text = format!("PRECONDITION_FAILED - cannot declare queue 'long' in vhost '/': {no_memory}");
+        assert_eq!(node.channel_error(client, 1), (406, text));
+    }
+    reopen(&mut node, client);
+    node.declare(client, "plain");
+    assert_eq!((memory(&node), node.broker.vhosts().definitions().refused()), (full, 4));
+
+    // It comes back whatever it takes, and goes with the queue.
+    let mut node = node.restart();
+    node.broker.vhosts().definitions().set_bytes_max(1000);
+    assert_eq!(memory(&node), full);
+    let client = node.open();
+    node.ask(client, 1, &queue::Delete { queue: short("q"), ..queue::Delete::default() });
+    assert_eq!(memory(&node), 0);
+    node.broker.vhosts().definitions().set_bytes_max(10_000);
+    let declare = queue::Declare { queue: short("long"), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
+    assert!(node.ask(client, 1, &declare).starts_with("Queue(DeclareOk"), "there is room");
+    assert!((6_000..7_000).contains(&memory(&node)), "{}", memory(&node));
+    node.ask(client, 1, &queue::Delete { queue: short("long"), ..queue::Delete::default() });
+    assert_eq!(memory(&node), 0);
     node.stop();
 }

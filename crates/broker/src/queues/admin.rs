@@ -18,7 +18,7 @@ use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
 use super::parts::PARTS_MAX;
 use super::policies::Matched;
-use super::queue::Queue;
+use super::queue::{OwnArguments, Queue};
 use super::record::{BindingRecord, ExchangeRecord};
 use super::rights::Caller;
 use super::stream::{Stream, shown_age};
@@ -96,6 +96,14 @@ pub enum QueueError {
         queue: Name,
         /// As many.
         limit: u64,
+    },
+    /// Exchanges, bindings and arguments take as much memory as they may.
+    #[error("cannot declare queue '{queue}' in vhost '{vhost}': no memory is left for exchanges, bindings and arguments")]
+    NoMemory {
+        /// As asked for.
+        queue: Name,
+        /// Where.
+        vhost: String,
     },
     /// The node may not have the topic that the queue would be.
     #[error("cannot declare queue '{queue}': {reached}")]
@@ -205,6 +213,16 @@ pub enum ExchangeError {
         vhost: String,
         /// As many.
         limit: u64,
+    },
+    /// Exchanges, bindings and arguments take as much memory as they may.
+    #[error("cannot {what} exchange '{exchange}' in vhost '{vhost}': no memory is left for exchanges, bindings and arguments")]
+    NoMemory {
+        /// `declare`, or `bind to`.
+        what: &'static str,
+        /// As asked for.
+        exchange: Name,
+        /// Where.
+        vhost: String,
     },
     /// Of a queue.
     #[error(transparent)]
@@ -402,6 +420,9 @@ impl Broker {
         }
         if is_new {
             self.enforce_limit(LimitKind::Exchanges, 1).map_err(too_many)?;
+            if !self.vhosts.definitions.admits(declaration.weight()) {
+                return Err(ExchangeError::NoMemory { what: "declare", exchange: name, vhost: vhost.name.to_string() });
+            }
         }
         let declared = vhost.exchanges.write().declare(declaration)?;
         if declared == Declared::New {
@@ -439,6 +460,10 @@ impl Broker {
         } else {
             Destination::Exchange(&wish.destination)
         };
+        let weight = table.weight_of_new(&wish.source, to, &wish.key, &wish.arguments);
+        if weight > 0 && !self.vhosts.definitions.admits(weight) {
+            return Err(ExchangeError::NoMemory { what: "bind to", exchange: wish.source.clone(), vhost: vhost.name.to_string() });
+        }
         let bound = table.bind(&wish.source, to, &wish.key, &wish.arguments)?;
         drop(table);
         let item = || {
@@ -515,7 +540,7 @@ impl Broker {
                 durable,
                 owner,
                 auto_delete,
-                arguments: arguments.clone(),
+                arguments: OwnArguments::new(arguments.clone(), partition.0 == 0, &self.vhosts.definitions),
                 in_force: RwLock::new(Arc::clone(&in_force)),
                 may_refuse: AtomicBool::new(understood.overflow != Overflow::DropHead),
                 line: OnceLock::new(),

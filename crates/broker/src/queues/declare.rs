@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use delivery::QueueKind;
 use journal::{AppendError, AppendItem, AppendResults};
-use routing::Name;
+use routing::{Counted, Name};
 use types::{Durability, LogId, TopicId};
 use uuid::Uuid;
 
@@ -47,6 +47,8 @@ pub(super) struct Plan {
     described: QueueDeclaration,
     rules: QueueArguments,
     topic: Planned,
+    /// Its arguments are in the account from now on.
+    _counted: Counted,
 }
 
 enum Planned {
@@ -198,6 +200,10 @@ impl Broker {
             let checked = self.enforce_limit(LimitKind::Topics, 1).and_then(|()| self.enforce_limit(LimitKind::Partitions, 1));
             checked.map_err(|reached| QueueError::Topics { queue: name.clone(), reached })?;
         }
+        let weight = wish.arguments.weight();
+        if weight > 0 && !self.vhosts().definitions().admits(weight) {
+            return Err(QueueError::NoMemory { queue: name, vhost: vhost.name.to_string() });
+        }
         let described = QueueDeclaration { name, ..wish };
         if let Some(topic) = &there {
             self.check_untaken(&vhost.name, &described.name, topic)?;
@@ -216,10 +222,11 @@ impl Broker {
             }
         };
         let items = vec![topic.queue_item(&vhost.name, &described)];
-        Ok(DeclareStage::Write(items, Box::new(Plan { described, rules, topic })))
+        let counted = Counted::new(Arc::clone(self.vhosts().definitions()), weight);
+        Ok(DeclareStage::Write(items, Box::new(Plan { described, rules, topic, _counted: counted })))
     }
 
-    pub(super) fn end_declaration(self: &Arc<Self>, vhost: &Vhost, Plan { described, rules, topic }: Plan) -> Result<Arc<Queue>, QueueError> {
+    pub(super) fn end_declaration(self: &Arc<Self>, vhost: &Vhost, Plan { described, rules, topic, _counted }: Plan) -> Result<Arc<Queue>, QueueError> {
         let (topic, attached) = match topic {
             Planned::Attached(topic) => (topic, true),
             Planned::New(Some(name), record) => (self.publish_as(name, record, |topic| topic.set_queue(true)), false),

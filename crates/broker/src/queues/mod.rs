@@ -54,7 +54,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
-use routing::{Exchanges, Name, QueueId};
+use routing::{DefinitionMemory, Exchanges, Name, QueueId};
 use types::{Durability, LogId};
 
 use crate::arc_table::ArcTable;
@@ -113,9 +113,9 @@ pub struct Vhost {
 }
 
 impl Vhost {
-    fn new(name: &str) -> Self {
+    fn new(name: &str, memory: &Arc<DefinitionMemory>) -> Self {
         let (policies, parameters, delays) = (Policies::default(), Parameters::default(), RwLock::default());
-        let (exchanges, metadata, deleted) = (Exchanges::new(), RwLock::default(), AtomicBool::new(false));
+        let (exchanges, metadata, deleted) = (Exchanges::counted(Arc::clone(memory)), RwLock::default(), AtomicBool::new(false));
         let queues = RwLock::new(ArcTable::new(|queue: &Queue| queue.name().as_bytes()));
         Self { name: name.into(), exchanges, queues, policies, parameters, metadata, deleted, delays }
     }
@@ -152,6 +152,8 @@ impl Vhost {
 pub struct Vhosts {
     by_name: RwLock<HashMap<String, Arc<Vhost>>>,
     by_id: RwLock<ArcTable<Queue, QueueId>>,
+    /// Memory of exchanges, bindings, and arguments of queues.
+    definitions: Arc<DefinitionMemory>,
     /// Number of the next durable binding.
     next_binding: AtomicU64,
     /// Configurations of queues' own topics, by class.
@@ -171,12 +173,18 @@ pub struct Vhosts {
 
 impl Default for Vhosts {
     fn default() -> Self {
-        let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), unsettled: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default(), too_large_letters: AtomicU64::default(), searches: Searches::default(), walks: Mutex::default() }
+        let definitions = Arc::default();
+        let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST, &definitions)));
+        Self { definitions, by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), unsettled: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default(), too_large_letters: AtomicU64::default(), searches: Searches::default(), walks: Mutex::default() }
     }
 }
 
 impl Vhosts {
+    /// Memory of exchanges, bindings, and arguments of queues.
+    pub fn definitions(&self) -> &Arc<DefinitionMemory> {
+        &self.definitions
+    }
+
     /// A virtual host by name.
     pub fn get(&self, name: &str) -> Option<Arc<Vhost>> {
         self.by_name.read().get(name).cloned()
@@ -190,7 +198,7 @@ impl Vhosts {
     }
 
     pub(crate) fn or_new(&self, name: &str) -> Arc<Vhost> {
-        Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name))))
+        Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name, &self.definitions))))
     }
 
     /// How many there are.

@@ -1,11 +1,12 @@
 //! A queue: a log, its subscription, its rules, and who consumes.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use routing::{Arguments, Name, QueueId};
+use routing::{Arguments, Counted, DefinitionMemory, Name, QueueId};
 use types::ConnectionId;
 
 use super::burials::Burials;
@@ -26,7 +27,7 @@ pub struct Queue {
     /// The connection that alone may use it, and with which it goes.
     pub(super) owner: Option<ConnectionId>,
     pub(super) auto_delete: bool,
-    pub(super) arguments: Arguments,
+    pub(super) arguments: OwnArguments,
     /// What the arguments and policies come to.
     pub(super) in_force: RwLock<Arc<InForce>>,
     /// It may turn messages away, as things are.
@@ -49,6 +50,28 @@ pub struct Queue {
     pub(super) dropped: AtomicBool,
     /// The thread `queues` is to write what changed.
     pub(super) dirty: AtomicBool,
+}
+
+/// The arguments of a queue, which are in the account as long as it is there.
+#[derive(Default)]
+pub(super) struct OwnArguments(Option<Box<(Arguments, Counted)>>);
+
+impl OwnArguments {
+    /// Of the first partition of a queue; those of others are the same ones.
+    pub fn new(arguments: Arguments, first: bool, account: &Arc<DefinitionMemory>) -> Self {
+        let weight = arguments.weight();
+        let counted = Counted::new(Arc::clone(account), if first { weight } else { 0 });
+        Self((weight > 0).then(|| Box::new((arguments, counted))))
+    }
+}
+
+impl Deref for OwnArguments {
+    type Target = Arguments;
+
+    fn deref(&self) -> &Arguments {
+        static NONE: Arguments = Arguments::NONE;
+        self.0.as_ref().map_or(&NONE, |own| &own.0)
+    }
 }
 
 /// How many there are.

@@ -3,7 +3,7 @@
 //! whatever ends it in between, the rest is there, in memory and for the next start, and the deletion can be asked for again.
 
 use journal::{AppendError, AppendItem};
-use routing::{Destination, Name, Removal, RemovedBinding, RemovedDestination, RemovedExchange, Table};
+use routing::{Destination, Name, Removal, RemovedBinding, RemovedDestination, RemovedExchange};
 
 use super::admin::{BindingWish, ExchangeError};
 use super::record::{BindingRecord, ExchangeRecord};
@@ -67,11 +67,11 @@ impl Broker {
         }
         removal.bindings = table.all_removed();
         drop(table);
-        self.remove(vhost, removal, |table| *table = Table::new())
+        self.remove(vhost, removal, routing::Table::clear)
     }
 
     /// Removes what was found out to go; `all` takes it out of the table when it is durable.
-    fn remove(&self, vhost: &Vhost, removal: Removal, all: impl FnOnce(&mut Table)) -> Result<(), AppendError> {
+    fn remove(&self, vhost: &Vhost, removal: Removal, all: impl FnOnce(&mut routing::Table)) -> Result<(), AppendError> {
         let mut parts = Vec::new();
         for one in removal.bindings {
             let items: Vec<_> = self.binding_record(&one).map(|record| deletion(record.key(&vhost.name))).into_iter().collect();

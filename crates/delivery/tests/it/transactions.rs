@@ -84,7 +84,7 @@ impl Desk {
     fn carry_out(&mut self, ending: &Ending) {
         self.keep(ending.prepare.clone());
         self.keep(ending.complete.clone());
-        self.coordinator.complete(ID);
+        self.coordinator.complete(&ending.id);
     }
 
     fn end(&mut self, producer: ProducerEpoch, commit: bool, version: Version) -> Result<(Option<Ending>, ProducerEpoch), TransactionError> {
@@ -330,4 +330,50 @@ fn transactions_with_many_logs_and_many_ids_cost_what_they_hold() {
     assert_eq!(desk.coordinator.found_open(found).into_iter().collect::<Vec<_>>(), [3000]);
     assert_eq!(desk.coordinator.describe("id-1").map(|known| known.logs.len()), Some(LOGS as usize / 2001 + 1));
     assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn ids_and_what_their_transactions_hold_are_counted_and_bounded() {
+    let mut desk = Desk::new();
+    let (long, max) = ("i".repeat(30_000), 1 << 20);
+    desk.coordinator.set_bytes_max(max);
+    let take = |desk: &mut Desk, number: usize| {
+        let initialised = desk.coordinator.init(&format!("{number:05}{long}"), TIMEOUT, None, Some(number as i64), desk.now)?;
+        let Initialised::Granted(_, record) = initialised else { panic!("{initialised:?}") };
+        desk.keep(record);
+        Ok(())
+    };
+    let refused = (0..100).find_map(|number| take(&mut desk, number).err().map(|error| (number, error)));
+    assert_eq!(refused, Some((17, TransactionError::NoMemory)), "17 ids of 30 kB are a mebibyte, twice in memory");
+    assert_eq!((desk.coordinator.count(), desk.coordinator.refused_for_memory()), (17, 1));
+
+    // Who is there goes on, within a quarter more.
+    let id = format!("00000{long}");
+    let claim = Claim { id: &id, producer: (0, 0) };
+    desk.coordinator.add_logs(claim, [LogId(1)], desk.now).expect("it is there");
+    let committed = CommittedOffset { offset: 1, leader_epoch: 0, metadata: "m".repeat(4000), committed_at: 1 };
+    let offset = |partition| Commit { topic: "t".to_owned(), partition, offset: committed.clone() };
+    let add = |desk: &mut Desk, partition| desk.coordinator.add_offsets(claim, "g", vec![offset(partition)], Version::V2, desk.now).map(drop);
+    let refused = (0..1000).find_map(|partition| add(&mut desk, partition).err().map(|error| (partition, error)));
+    let Some((taken, TransactionError::NoMemory)) = refused else { panic!("{refused:?}") };
+    assert!((max + max / 5..max + max / 4).contains(&desk.coordinator.bytes()), "{}", desk.coordinator.bytes());
+    assert_eq!(add(&mut desk, taken - 1), Ok(()), "in place of what is there");
+    let logs = (0..100_000).map(LogId);
+    assert!(matches!(desk.coordinator.enter_logs(claim, logs, desk.now), Err(TransactionError::NoMemory)));
+    assert_eq!(desk.coordinator.enter_logs(claim, [LogId(1)], desk.now).map(|(_, new)| new).ok(), Some(false), "it has that");
+
+    // A start takes what there was, and what is over is given back.
+    let before = desk.coordinator.bytes();
+    let record = desk.coordinator.add_offsets(claim, "g", vec![offset(0)], Version::V2, desk.now).expect("taken");
+    desk.keep(record);
+    desk.restart();
+    assert_eq!(desk.coordinator.bytes(), before);
+    desk.coordinator.set_bytes_max(max / 2);
+    assert!(take(&mut desk, 200).is_err());
+    let ended = desk.coordinator.end(claim, false, Version::V2, None, desk.now).expect("open");
+    let Ended::Ending(ending, _) = ended else { panic!("{ended:?}") };
+    desk.carry_out(&ending);
+    assert!(desk.coordinator.bytes() < max);
+    assert!(desk.coordinator.expire(u64::MAX, 0, 1000).1.is_none());
+    assert_eq!((desk.coordinator.bytes(), desk.coordinator.count()), (0, 0));
 }

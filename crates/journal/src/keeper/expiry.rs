@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Keeper;
 use crate::log::Log;
+use crate::producers::SILENT_MS;
 
 /// Producers that are looked at under one hold of a log's lock, …
 const AT_ONCE: usize = 256;
@@ -33,7 +34,10 @@ impl Expiry {
 impl Keeper {
     /// Looks through the producers, or a part of them, when that is due.
     pub(super) fn expire_producers(&mut self) {
-        let (now, expiry) = (self.journal.now_ms(), self.journal.config().producer_expiry_ms as i64);
+        let (now, mut expiry) = (self.journal.now_ms(), self.journal.config().producer_expiry_ms as i64);
+        if self.journal.producer_room().is_short() {
+            expiry = expiry.min(SILENT_MS);
+        }
         if !self.expiry.goes_on() {
             if now < self.expiry.due {
                 return;

@@ -89,3 +89,43 @@ fn producers_are_looked_through_in_pieces_and_each_once() {
     let expected: Vec<i64> = (0..1000).filter(|id| id % 5 == 0 || id % 10 == 1).collect();
     assert_eq!(left, expected);
 }
+
+#[test]
+fn at_the_bound_of_memory_new_producers_take_the_place_of_silent_ones() {
+    let by = |id: i64| BatchHeader { producer_id: id, ..batch(0, 0, 1) };
+    let room = Arc::new(ProducerRoom::new(64 << 10));
+    let mut producers = Producers::counted(Arc::clone(&room));
+    let write = |producers: &mut Producers, id: i64, now: i64| {
+        let admitted = producers.admit(id, now);
+        if admitted {
+            producers.remember(&by(id), Offset(0), now);
+        }
+        admitted
+    };
+    let taken = (0..10_000).take_while(|id| write(&mut producers, *id, 1)).count();
+    assert!((100..300).contains(&taken), "{taken}");
+    assert!(room.bytes() <= 64 << 10, "{}", room.bytes());
+    assert_eq!(room.refused(), 1);
+    assert!(write(&mut producers, 5, 2), "it is known");
+
+    // Another log takes some in any case, and no more.
+    let mut other = Producers::counted(Arc::clone(&room));
+    assert_eq!((0..100).filter(|id| write(&mut other, *id, 2)).count(), 4);
+
+    // Those that have been silent make place, as many as are needed.
+    let later = 1 + SILENT_MS + 1;
+    let before = room.bytes();
+    assert!((20_000..20_100).all(|id| write(&mut producers, id, later)));
+    assert!(room.bytes() <= before, "{} {before}", room.bytes());
+    assert_eq!(producers.judge(&BatchHeader { base_sequence: 5, ..by(20_050) }), Verdict::OutOfOrder, "who is not silent stays");
+
+    // What a start brings back is counted, and goes with its log.
+    let mut restored = Producers::default();
+    (0..1000).for_each(|id| restored.restore(id, Producer::default()));
+    assert!(restored.admit(5000, later), "no log's yet");
+    restored.count_in(Arc::clone(&room));
+    assert!(room.bytes() > 200_000, "{}", room.bytes());
+    assert!(restored.admit(5000, later), "its producers have been silent for long");
+    drop((producers, other, restored));
+    assert_eq!(room.bytes(), 0);
+}

@@ -31,6 +31,7 @@ use crate::disk::{File, Storage, Submitter};
 use crate::index::SealedIndex;
 use crate::journal::{Journal, JournalConfig};
 use crate::keeper::{Keeper, KeeperStart, SealJob};
+use crate::producers::Producers;
 use crate::reached;
 use crate::recent::SegmentRuns;
 use crate::run::Run;
@@ -429,7 +430,11 @@ impl Replay {
             if !producers.transactions().is_empty() {
                 log.set_transactional();
             }
-            inner.producers = if !producers.is_empty() { Some(Box::new(producers)) } else { None };
+            if !producers.is_empty() {
+                let mut producers = Box::new(producers);
+                producers.count_in(log.producer_room());
+                inner.producers = Some(producers);
+            }
             drop(inner);
             let mut record = Vec::new();
             checkpoint::encode_log(&log, &mut record);
@@ -712,7 +717,7 @@ fn replay_run(
         if !batch.idempotent() {
             continue;
         }
-        let producers = inner.producers.get_or_insert_default();
+        let producers = inner.producers.get_or_insert_with(|| Box::new(Producers::counted(log.producer_room())));
         if batch.transactional() {
             log.set_transactional();
             log.set_marked(batch.next());

@@ -17,7 +17,7 @@ use crate::chunk::{
 use crate::disk::{SECTOR, Submitter, WriteOp};
 use crate::log::Log;
 use crate::pool::{BLOCK_BYTES, Block};
-use crate::producers::Verdict;
+use crate::producers::{Producers, Verdict};
 use crate::queue::{Pass, Place, Placing, WhenFull};
 use crate::run::Run;
 use crate::segments;
@@ -683,14 +683,15 @@ fn place_batch(
 
 /// Offset of an idempotent batch, and whether it had been there before.
 fn judge(
-    producers: &mut Option<Box<crate::producers::Producers>>,
+    producers: &mut Option<Box<Producers>>,
     log: &Log,
     header: &BatchHeader,
     bytes: &[u8],
     now: Timestamp,
 ) -> Result<(Offset, bool), AppendError> {
-    let producers = producers.get_or_insert_default();
+    let producers = producers.get_or_insert_with(|| Box::new(Producers::counted(log.producer_room())));
     match producers.judge(header) {
+        Verdict::Append if !header.control() && !producers.admit(header.producer_id, now) => Err(AppendError::TooManyProducers),
         Verdict::Append => {
             let base = log.claim(header.records_count as u64);
             if header.transactional() {

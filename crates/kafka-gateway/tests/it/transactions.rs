@@ -267,3 +267,25 @@ fn records_of_a_transaction_need_its_id() {
     assert_eq!(produce(&mut node, client, PRODUCE_V2, 0, batch((99, 0), 0)).0, ErrorCode::InvalidProducerIdMapping.code());
     node.stop();
 }
+
+#[test]
+fn ids_beyond_their_memory_are_refused_and_come_back_at_a_start_whatever_they_take() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    let id = |number: usize| format!("{number}{}", "i".repeat(30_000));
+    node.broker().transactions().set_bytes_max(200_000);
+    let codes: Vec<i16> = (0..5).map(|number| init_of(&mut node, client, &id(number), 60_000).0).collect();
+    assert_eq!(codes, [0, 0, 0, ErrorCode::PolicyViolation.code(), ErrorCode::PolicyViolation.code()]);
+    assert_eq!(init_of(&mut node, client, &id(0), 60_000).0, 0, "it is there");
+    let (bytes, refused) = node.broker().transactions().memory();
+    assert!(bytes < 200_000 && refused == 2, "{bytes} {refused}");
+    node.stop();
+    let mut node = Node::start(folder.path(), &[]);
+    node.broker().transactions().set_bytes_max(1000);
+    let client = node.connect();
+    assert_eq!(node.broker().transactions().memory().0, bytes);
+    assert_eq!(init_of(&mut node, client, &id(2), 60_000).0, 0, "it is there");
+    assert_eq!(init_of(&mut node, client, &id(3), 60_000).0, ErrorCode::PolicyViolation.code());
+    node.stop();
+}

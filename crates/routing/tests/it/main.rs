@@ -1,5 +1,6 @@
 //! Tests of the routing table as its callers see it.
 
+mod account;
 mod hash;
 mod headers;
 mod model;

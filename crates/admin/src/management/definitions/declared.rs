@@ -107,7 +107,7 @@ pub(super) fn exchange(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Re
         Err(ExchangeError::Declare(DeclareError::Inequivalent { difference, .. })) => {
             Came::Not(format!("it is there and differs in {}: {difference}", difference.field()))
         }
-        Err(error @ (ExchangeError::Declare(_) | ExchangeError::TooMany { .. })) => Came::Not(error.to_string()),
+        Err(error @ (ExchangeError::Declare(_) | ExchangeError::TooMany { .. } | ExchangeError::NoMemory { .. })) => Came::Not(error.to_string()),
         Err(ExchangeError::Append(error) | ExchangeError::Queue(QueueError::Append(error))) => return Err(error.into()),
         Err(error) => return Err(error.to_string().into()),
     }))

@@ -264,7 +264,7 @@ impl Broker {
             durable,
             owner: None,
             auto_delete: false,
-            arguments: Arguments::default(),
+            arguments: Default::default(),
             dispatch: Mutex::new(Dispatch::new(&in_force, false, &shared)),
             burials: Mutex::default(),
             in_force: RwLock::new(in_force),
