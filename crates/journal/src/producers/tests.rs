@@ -107,6 +107,11 @@ fn at_the_bound_of_memory_new_producers_take_the_place_of_silent_ones() {
     assert!(room.bytes() <= 64 << 10, "{}", room.bytes());
     assert_eq!(room.refused(), 1);
     assert!(write(&mut producers, 5, 2), "it is known");
+    let full = room.bytes();
+    (70_000..71_000).for_each(|id| producers.end_transaction(&by(id), Marker::Abort, Offset(9), 2, (Offset(0), Offset(9))));
+    assert_eq!(room.bytes(), full, "markers of producers that are not known");
+    producers.end_transaction(&BatchHeader { producer_epoch: 3, ..by(5) }, Marker::Abort, Offset(9), 2, (Offset(0), Offset(9)));
+    assert_eq!(producers.judge(&by(5)), Verdict::Fenced, "of one that is known");
 
     // Another log takes some in any case, and no more.
     let mut other = Producers::counted(Arc::clone(&room));
