@@ -36,7 +36,7 @@ help:
 	@echo "make build         leave $(BINARY)"
 	@echo "make test          all tests: Rust, simulated crashes, then real clients against the release binary"
 	@echo "make acceptance    the long runs: 500 seeds, 100,000 records a client and codec, 40 kills"
-	@echo "make bench         compare with the real peers, some hours; the report is target/bench/quick/report.html"
+	@echo "make bench         compare with the real peers, 90 minutes; the report is target/bench/quick/report.html"
 	@echo "make bench-full    the same at length; what is there already is not run again"
 	@echo "make bench-gate    instructions per record, CPU per GB and the ratio to Kafka against bench/baseline.json"
 	@echo "make test-peers    ask the release binary what a real Kafka and a real RabbitMQ were asked, and compare the answers"

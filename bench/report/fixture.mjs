@@ -25,6 +25,7 @@ export function fixture() {
     experiments: parts.map((part) => part.experiment),
     runs: parts.flatMap((part) => part.runs),
     findings: parts.flatMap(findingsOf).sort((a, b) => a.advantage - b.advantage),
+    cuts: ['many-topics: 1 of 6 pairs, too few to tell a difference'],
     missing: [
       'catch-up, kafka: not asked for.',
       'catch-up, nats: JetStream needs 24 GB of disk, 18 GB were free.',

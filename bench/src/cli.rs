@@ -41,9 +41,13 @@ pub enum Command {
     },
     /// Run every experiment that the targets allow, each with its own number of pairs.
     Suite {
-        /// quick (an hour on two cores) or full (may be interrupted and resumed).
+        /// quick (within a budget of time) or full (may be interrupted and resumed).
         #[arg(long, default_value = "quick")]
         scale: String,
+        /// Make as many pairs, and measure as long, as the plan allows within so many minutes; the report says what was cut [default: 90 for
+        /// quick, none for full]
+        #[arg(long, value_name = "MINUTES")]
+        budget: Option<f64>,
         #[command(flatten)]
         common: Common,
     },

@@ -48,6 +48,9 @@ struct File {
     question: String,
     published: String,
     figure: Figure,
+    /// Experiments of one group share starts of a target; without, it has starts of its own.
+    #[serde(default)]
+    group: Option<String>,
     targets: Vec<String>,
     #[serde(default)]
     workload: Mapping,
@@ -83,6 +86,8 @@ struct Scale {
 pub struct Experiment {
     pub record: ExperimentRecord,
     pub scale: String,
+    /// Experiments with the same word share starts of a target.
+    pub group: String,
     pub targets: Vec<String>,
     pub variations: Vec<Variation>,
     pub pairs: u32,
@@ -136,6 +141,7 @@ impl Experiment {
                 figure: Figure::PublishRate,
             },
             scale: "as given".to_owned(),
+            group: id.to_owned(),
             targets: vec![target],
             variations: vec![Variation { label: String::new(), workload, only: Vec::new() }],
             pairs: 1,
@@ -169,6 +175,7 @@ impl Experiment {
                 figure: file.figure,
             },
             scale: scale.to_owned(),
+            group: file.group.unwrap_or_else(|| id.to_owned()),
             targets: file.targets,
             variations,
             pairs: chosen.pairs,

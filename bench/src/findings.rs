@@ -11,9 +11,9 @@ pub fn is_ours(target: &str) -> bool {
 }
 
 /// Pairs from which on a result is more than indicative.
-const PAIRS_WANTED: u32 = 6;
+pub const PAIRS_WANTED: u32 = 6;
 /// Pairs from which on there is an interval, and a floor.
-const PAIRS_MIN: usize = 3;
+pub const PAIRS_MIN: usize = 3;
 /// Samples that the bootstrap draws.
 const RESAMPLES: usize = 4000;
 /// How much of them the interval leaves out on each side.

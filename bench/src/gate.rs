@@ -210,7 +210,7 @@ fn under_callgrind(places: &Places, confirm: Confirm, guard: Guard, records: u64
         subscriptions_per_topic: u32::from(confirm == Confirm::Batch),
         ..Workload::default()
     };
-    let mut setup = plan::setup_of(&workload, "stock");
+    let mut setup = plan::setup_of(&target, &workload, "stock");
     // Valgrind itself needs memory.
     setup.memory_limit_mb = 8192;
     let running = Running::start(&target, places, setup).context("is valgrind there?")?;
@@ -283,7 +283,7 @@ fn full_speed(name: &str, places: &Places, guard: Guard) -> Result<(f64, f64)> {
         ..Workload::default()
     };
     let variant = target.variants().pop().unwrap_or("stock");
-    let running = Running::start(&target, places, plan::setup_of(&workload, variant))?;
+    let running = Running::start(&target, places, plan::setup_of(&target, &workload, variant))?;
     guard.put_up(&target, places)?;
     let job = Job::plain(&target.driver, &target.address, "gate", workload);
     drivers::open(&job)?.prepare()?;

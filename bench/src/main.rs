@@ -42,7 +42,7 @@ mod yardstick;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -86,11 +86,14 @@ fn execute(command: Command) -> Result<()> {
             let name = experiments.join("+");
             let experiments = find(&experiments, &scale)?;
             let own = experiments.iter().map(|experiment| experiment.pairs).max().unwrap_or(1);
-            compare(&name, experiments, Some(pairs.unwrap_or(own.max(6))), &common)
+            compare(&name, experiments, Some(pairs.unwrap_or(own.max(findings::PAIRS_WANTED))), None, &common)
         }
-        Command::Suite { scale, common } => {
+        Command::Suite { scale, budget, common } => {
             let names: Vec<String> = Experiment::names().map(str::to_owned).collect();
-            compare(&scale, find(&names, &scale)?, None, &common)
+            let minutes = budget.or((scale == "quick").then_some(plan::budget::SUITE_MINUTES));
+            ensure!(minutes.is_none_or(|minutes| (1.0..1e6).contains(&minutes)), "--budget is a number of minutes from 1 on");
+            let budget = minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+            compare(&scale, find(&names, &scale)?, None, budget, &common)
         }
         Command::Run { workloads, target, seconds, common } => {
             let mut experiments = Vec::new();
@@ -103,7 +106,7 @@ fn execute(command: Command) -> Result<()> {
                 let id = path.file_stem().unwrap_or_default().to_string_lossy();
                 experiments.push(Experiment::of_workload(&id, workload, Target::find(&target)?.name));
             }
-            compare("run", experiments, Some(1), &Common { targets: vec![target], ..common })
+            compare("run", experiments, Some(1), None, &Common { targets: vec![target], ..common })
         }
         Command::Report { folder } => {
             ensure!(folder.is_dir(), "{} is no folder of results", folder.display());
@@ -166,7 +169,14 @@ fn check(workloads: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-fn compare(name: &str, experiments: Vec<Experiment>, pairs: Option<u32>, common: &Common) -> Result<()> {
+fn compare(
+    name: &str,
+    experiments: Vec<Experiment>,
+    pairs: Option<u32>,
+    budget: Option<Duration>,
+    common: &Common,
+) -> Result<()> {
+    let began = Instant::now();
     let words: Vec<String> = match common.targets.as_slice() {
         [] => Target::names().map(str::to_owned).collect(),
         given => given.to_vec(),
@@ -181,24 +191,29 @@ fn compare(name: &str, experiments: Vec<Experiment>, pairs: Option<u32>, common:
         targets.extend(again);
     }
     let store = Store::open(common.out.as_deref().unwrap_or(&Path::new("target/bench").join(name)))?;
-    let comparison = Comparison {
+    let mut comparison = Comparison {
         seed: compare::seed(&store, common.seed)?,
         store,
         experiments,
         targets,
         pairs,
+        again_pairs: u32::MAX,
         workers: common.workers.clone(),
         places: places(common)?,
         command: command_line(),
     };
-    let (sessions, time) = comparison.plan();
-    print_plan(&comparison, &sessions, time);
+    if let Some(budget) = budget {
+        comparison.fit(budget)?;
+    }
+    print_plan(&comparison);
     if common.plan {
         return Ok(());
     }
     self_check::once(&comparison.store)?;
     end_on_ctrl_c();
-    let left = comparison.make(&INTERRUPTED, common.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)))?;
+    let given = common.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+    let end = given.into_iter().chain(budget).min().map(|time| began + time);
+    let left = comparison.make(&INTERRUPTED, end)?;
     write_report(&comparison.store)?;
     if left > 0 {
         println!("{left} starts are left: the same command goes on there");
@@ -270,22 +285,32 @@ fn places(common: &Common) -> Result<Places> {
     Ok(Places { peers: common.peers.clone(), peers_home, mainstem, scratch: scratch.canonicalize()? })
 }
 
-fn print_plan(comparison: &Comparison, sessions: &[plan::Session], time: Duration) {
+fn print_plan(comparison: &Comparison) {
+    let Comparison { experiments, targets, .. } = comparison;
+    let compare::Planned { sessions, looks, time, .. } = comparison.plan();
     println!("results in {}", comparison.store.folder().display());
-    for (number, experiment) in comparison.experiments.iter().enumerate() {
-        let mine: Vec<&plan::Session> = sessions.iter().filter(|session| session.experiment == number).collect();
-        let runs: usize = mine.iter().map(|session| session.variations.len()).sum();
-        let seconds: u64 = mine.iter().map(|session| plan::session_time(session, experiment).as_secs()).sum();
-        let mut names: Vec<&str> =
-            mine.iter().map(|session| comparison.targets[session.target].name.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        if runs > 0 {
-            println!("  {:16} {runs:3} runs, about {:4} s  ({})", experiment.record.id, seconds, names.join(", "));
+    for (number, experiment) in experiments.iter().enumerate() {
+        let mine: Vec<(&plan::Session, plan::Asked)> = sessions
+            .iter()
+            .flat_map(|session| session.runs.iter().map(move |asked| (session, *asked)))
+            .filter(|(_, asked)| asked.experiment == number)
+            .collect();
+        let seconds: Duration = mine.iter().map(|(_, asked)| plan::time::of_run(asked.workload(experiments))).sum();
+        let names: BTreeSet<&str> = mine.iter().map(|(session, _)| targets[session.target].name.as_str()).collect();
+        let pairs = mine.iter().map(|(session, _)| session.pair).max().unwrap_or(0);
+        if !mine.is_empty() {
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            println!("  {:16} {:3} runs in {pairs} pairs, about {:4} s  ({names})", experiment.record.id, mine.len(), seconds.as_secs());
         }
     }
+    let starts: Duration = sessions.iter().map(|session| plan::time::of_start(session, experiments, targets)).sum();
+    println!("  {} starts of targets, each primed once, about {} s", sessions.len(), starts.as_secs());
+    println!("  looks at variants, at the slowest peaks and at the generator alone, about {} s", looks.as_secs());
     println!("{}", stability::rule());
-    let runs: usize = sessions.iter().map(|session| session.variations.len()).sum();
+    for cut in comparison.store.state().cuts {
+        println!("cut: {cut}");
+    }
+    let runs: usize = sessions.iter().map(|session| session.runs.len()).sum();
     println!("{runs} runs in {} starts, about {} minutes", sessions.len(), time.as_secs().div_ceil(60));
 }
 

@@ -31,9 +31,11 @@ const NOT_TODAY: [(&str, &str); 2] = [
 /// A file in it is not what this version writes.
 pub fn collect(store: &Store) -> Result<Report> {
     let runs = store.runs()?;
-    let mut missing: BTreeSet<String> = store.state().missing;
+    let state = store.state();
+    let mut missing: BTreeSet<String> = state.missing;
     missing.extend(NOT_TODAY.iter().map(|(name, why)| format!("{name}: {why}")));
-    Ok(judge(runs, missing.into_iter().collect()))
+    let cuts = state.cuts.into_iter().chain(state.left).collect();
+    Ok(Report { cuts, ..judge(runs, missing.into_iter().collect()) })
 }
 
 fn judge(mut runs: Vec<Run>, missing: Vec<String>) -> Report {
@@ -56,6 +58,7 @@ fn judge(mut runs: Vec<Run>, missing: Vec<String>) -> Report {
         experiments,
         runs,
         missing,
+        cuts: Vec::new(),
     }
 }
 

@@ -127,20 +127,23 @@ pub struct Position {
     pub left_mb: f64,
 }
 
-/// The load at full speed by which a target was primed, on topics of its own, before a run: no measurement is a target's first load.
+/// The load at full speed by which a target was primed after its start, on topics of its own: no measurement is a target's first load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Priming {
     /// How long it was asked for at least.
     pub least_s: f64,
-    /// How long earlier runs of the same start of the target had primed it.
-    pub before_s: f64,
+    /// The run whose load it was; it holds for all runs of the same start.
+    #[serde(default)]
+    pub by: String,
     pub seconds: f64,
     pub published: u64,
     pub received: u64,
     pub published_mb: f64,
-    /// Messages published a second in its first and in its best stretch.
+    /// Messages published a second in its first and in its best stretch, and over its last three.
     pub first_rate: f64,
     pub best_rate: f64,
+    #[serde(default)]
+    pub last_rate: f64,
     /// The rule by which it ended.
     pub ended: PrimingEnd,
     /// Nothing was in flight and nothing unread after it.
@@ -320,6 +323,9 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What could not be run, and why.
     pub missing: Vec<String>,
+    /// What was cut or left out to end in time.
+    #[serde(default)]
+    pub cuts: Vec<String>,
 }
 
 /// The question behind an experiment.

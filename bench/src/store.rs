@@ -27,6 +27,12 @@ pub struct State {
     /// The slowest target's peak, by experiment and durability.
     pub slowest_peaks: BTreeMap<String, f64>,
     pub missing: BTreeSet<String>,
+    /// What was cut from the plan so that it fits its budget of time.
+    #[serde(default)]
+    pub cuts: Vec<String>,
+    /// What there was no time for.
+    #[serde(default)]
+    pub left: BTreeSet<String>,
     /// The build that has found all planted faults (`self_check`).
     #[serde(default)]
     pub self_checked: Option<String>,

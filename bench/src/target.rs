@@ -12,6 +12,7 @@ use std::net::TcpListener;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -92,6 +93,9 @@ pub struct Target {
     /// How long after a deletion its files are gone from the disk, at most, seconds.
     #[serde(default = "ten")]
     pub deletes_within_s: f64,
+    /// How long starting, settling and stopping it takes, about, seconds; for plans.
+    #[serde(default = "fourteen")]
+    pub starts_within_s: f64,
     /// How it provides durability `memory`; absent when it does not.
     #[serde(default)]
     pub memory: Option<Promise>,
@@ -102,6 +106,10 @@ pub struct Target {
 
 fn ten() -> f64 {
     10.0
+}
+
+fn fourteen() -> f64 {
+    14.0
 }
 
 /// Where settings go.
@@ -127,7 +135,7 @@ pub struct Variant {
 }
 
 /// A setting and why.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VariantSetting {
     pub name: String,
@@ -209,6 +217,21 @@ impl Target {
         match durability {
             Durability::Memory => self.memory.as_ref(),
             Durability::Fsync => self.fsync.as_ref(),
+        }
+    }
+
+    /// How long starting, settling and stopping it takes, about.
+    pub fn start_time(&self) -> Duration {
+        Duration::from_secs_f64(self.starts_within_s.clamp(0.0, 3600.0))
+    }
+
+    /// The durability that it must be started with for this one: the same for both where only the driver's words differ.
+    pub fn started_for(&self, durability: Durability) -> Durability {
+        let named = self.start.iter().any(|word| word.contains("{durability}"));
+        let alike = |one: &Promise, other: &Promise| one.environment == other.environment && one.settings == other.settings;
+        match (&self.memory, &self.fsync) {
+            (Some(memory), Some(fsync)) if !named && alike(memory, fsync) => Durability::Memory,
+            _ => durability,
         }
     }
 

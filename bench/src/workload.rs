@@ -62,6 +62,10 @@ pub struct Workload {
     pub warmup_window_seconds: f64,
     /// How long a rate is watched before it is called stable.
     pub stability_seconds: f64,
+    /// How long a rate is watched while the highest stable one is searched, instead of `stabilitySeconds`, which then holds for the run that
+    /// confirms it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search_seconds: Option<f64>,
     /// How long the target is driven at full speed before anything is measured, at least; 0 = not at all, and then the run is not ranked.
     pub priming_seconds: f64,
     pub durability: Durability,
@@ -133,6 +137,7 @@ impl Default for Workload {
             warmup_seconds: None,
             warmup_window_seconds: 5.0,
             stability_seconds: 20.0,
+            search_seconds: None,
             priming_seconds: 30.0,
             durability: Durability::Memory,
             saturate: false,
@@ -251,7 +256,7 @@ impl Workload {
         let Ok(serde_yaml_ng::Value::Mapping(mut all)) = serde_yaml_ng::to_value(self) else {
             bail!("a workload is a mapping")
         };
-        let optional = ["payloadFile", "testSeconds", "warmupSeconds", "rateOfSlowestPeak", "brokerArguments"];
+        let optional = ["payloadFile", "testSeconds", "warmupSeconds", "searchSeconds", "rateOfSlowestPeak", "brokerArguments"];
         let known: Vec<String> = all.keys().filter_map(|key| key.as_str()).chain(optional).map(str::to_owned).collect();
         for (key, value) in changes {
             let name = key.as_str().context("keys are words")?;
@@ -308,6 +313,7 @@ impl Workload {
             ("primingSeconds", self.priming_seconds, 0.0),
             ("warmupWindowSeconds", self.warmup_window_seconds, 1.0),
             ("stabilitySeconds", self.stability_seconds, 3.0),
+            ("searchSeconds", self.search_seconds.unwrap_or(3.0), 3.0),
         ] {
             ensure!((least..=TIME_MAX).contains(&value), "{name} is {value}: from {least} to {TIME_MAX}");
         }
@@ -346,6 +352,16 @@ impl Workload {
         Duration::from_secs_f64(self.test_seconds.unwrap_or(self.test_duration_minutes * 60.0))
     }
 
+    /// How long a rate is watched before it is called stable.
+    pub fn watch_time(&self) -> Duration {
+        Duration::from_secs_f64(self.stability_seconds)
+    }
+
+    /// How long a rate is watched in a search.
+    pub fn trial_time(&self) -> Duration {
+        Duration::from_secs_f64(self.search_seconds.unwrap_or(self.stability_seconds))
+    }
+
     /// The longest warm-up.
     pub fn warmup_time(&self) -> Duration {
         Duration::from_secs_f64(self.warmup_seconds.unwrap_or(self.warmup_duration_minutes * 60.0))
@@ -373,6 +389,7 @@ impl Workload {
         self.warmup_seconds = Some(self.warmup_time().as_secs_f64().min(seconds));
         self.warmup_window_seconds = (seconds / 3.0).clamp(1.0, self.warmup_window_seconds);
         self.stability_seconds = self.stability_seconds.min(seconds.max(3.0));
+        self.search_seconds = self.search_seconds.map(|watch| watch.min(self.stability_seconds));
         self.priming_seconds = self.priming_seconds.min(seconds);
         self.consumer_backlog_size_gb *= share;
         Ok(self)

@@ -33,7 +33,7 @@ FLUSHING = "fsync,fdatasync,sync,syncfs,sync_file_range,msync,pwritev2"
 PERF_TEST = [("asynchronous, window 1,000", "-c 1000 -A 125"), ("one at a time", "-c 1")]
 PERF_SECONDS = 12
 # A start of one system with its runs, about: what does not fit into the time that is left is not begun.
-SESSION_SECONDS = 100
+SESSION_SECONDS = 400
 # Of both systems' brokers and clients together.
 CORES = {0, 1}
 

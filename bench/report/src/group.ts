@@ -23,8 +23,9 @@ export interface Group {
 
 /** Runs that are ranked: nothing unstable, invalid, cold or broken off, and none that lost or repeated messages. Mirrors `flaws` in `findings.rs`. */
 export function counts(run: Run): boolean {
-  const { valid, stable, complete } = run.verdict;
-  return valid && stable && complete !== false && run.stopped === null && run.measured.failed === 0 && run.priming !== null;
+  const { valid, stable, complete, ordered, intact } = run.verdict;
+  const whole = complete !== false && ordered !== false && intact !== false && run.measured.failed === 0;
+  return valid && stable && whole && run.stopped === null && run.priming !== null;
 }
 
 /** The groups of one experiment, in the order in which the runs name them. `all` are the runs of the report. */

@@ -17,7 +17,7 @@ import { h } from './element.ts';
 import { experimentSection } from './page/experiment.ts';
 import { findings } from './page/findings.ts';
 import { header } from './page/header.ts';
-import { missing } from './page/missing.ts';
+import { cuts, missing } from './page/missing.ts';
 import { followReader, navigation } from './page/navigation.ts';
 import { settings } from './page/settings.ts';
 import type { Report } from './types.ts';
@@ -29,14 +29,14 @@ else show(report);
 function show(data: Report): void {
   document.title = data.title;
   const links = navigation(data);
-  const notRun = missing(data.missing);
+  const lists = [missing(data.missing), cuts(data.cuts ?? [])].filter((list) => list !== null);
   document.body.append(
     h('a.skip', { href: '#experiments' }, 'To the experiments'),
     h(
       'main.page',
       {},
       header(data),
-      h('div.verdict-block', {}, ...findings(data), ...(notRun ? [notRun] : [])),
+      h('div.verdict-block', {}, ...findings(data), ...lists),
       links,
       h(
         'div.experiment-block',

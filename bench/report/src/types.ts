@@ -19,6 +19,8 @@ export interface Report {
   runs: Run[];
   findings: Finding[];
   missing: string[];
+  /** What was cut or left out to end in time. */
+  cuts: string[];
 }
 
 export interface ExperimentRecord {
@@ -120,18 +122,24 @@ export interface Verdict {
   client_limited: boolean;
   stable: boolean;
   complete: boolean | null;
+  /** No message came after a later one; null without consumers. */
+  ordered: boolean | null;
+  /** Every content was what was sent; null without consumers. */
+  intact: boolean | null;
   remarks: string[];
 }
 
 export interface Priming {
   least_s: number;
-  before_s: number;
+  /** The run whose load it was; it holds for all runs of the same start. */
+  by: string;
   seconds: number;
   published: number;
   received: number;
   published_mb: number;
   first_rate: number;
   best_rate: number;
+  last_rate: number;
   /** `level`: throughput no longer improved; `time`: it still did when the longest time was over. */
   ended: 'level' | 'time';
   drained: boolean;

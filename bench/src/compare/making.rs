@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::Comparison;
-use super::probe::peak_key;
 use crate::clock::{Clock, seconds_since_1970};
 use crate::drivers::{self, Job};
 use crate::experiment::{Experiment, Variation};
-use crate::plan::{self, Session};
+use crate::plan::{Session, peaks};
 use crate::progress::{Progress, count};
 use crate::result::{FORMAT, Machine, Measured, Position, Priming, PrimingEnd, Run, TargetRecord, Verdict};
 use crate::run::{self, Brought, Setting};
@@ -41,6 +40,7 @@ struct Made<'a> {
     place: u32,
     /// Bytes in use on the disk when the target had started.
     used: u64,
+    priming: Option<&'a Priming>,
 }
 
 impl<'a> Making<'a> {
@@ -49,7 +49,8 @@ impl<'a> Making<'a> {
         let mut state = comparison.store.state();
         // What cannot be run now will be missed again.
         state.missing.clear();
-        Self { comparison, state, progress: Progress::over(comparison.plan().1), interrupted }
+        state.left.clear();
+        Self { comparison, state, progress: Progress::over(comparison.plan().time), interrupted }
     }
 
     /// Keeps what was found out besides runs.
@@ -60,74 +61,95 @@ impl<'a> Making<'a> {
         self.comparison.store.keep_state(&self.state)
     }
 
-    /// Starts a target and makes its runs.
+    /// Keeps what there was no time for.
+    pub fn note_left(&mut self, sessions: &[Session]) {
+        for session in sessions {
+            let target = &self.comparison.targets[session.target].name;
+            let ids = session.experiments().into_iter().map(|number| self.comparison.experiments[number].record.id.as_str());
+            let ids: Vec<&str> = ids.collect();
+            self.state.left.insert(format!("pair {} of {target}: {} were not made, there was no time", session.pair, ids.join(", ")));
+        }
+    }
+
+    /// Starts a target, primes it and makes its runs.
     ///
     /// # Errors
     /// Results cannot be written.
     pub fn make_session(&mut self, session: &Session) -> Result<()> {
-        let experiment = &self.comparison.experiments[session.experiment];
         let target = &self.comparison.targets[session.target];
         let name = format!("{} {}", target.name, session.setup.variant);
         let ceilings = self.find_ceilings(session);
+        let ids = session.experiments().into_iter().map(|number| self.comparison.experiments[number].record.id.as_str());
+        let ids: Vec<&str> = ids.collect();
         self.progress.begin(
-            &format!("{} · pair {} · {name}", experiment.record.id, session.pair),
-            plan::session_time(session, experiment),
+            &format!("{} · pair {} · {name}: {} runs", ids.join(", "), session.pair, session.runs.len()),
+            self.comparison.time_of(session),
         );
-        let machine = yardstick::measure(&self.comparison.places.scratch)?;
-        if session.setup.arguments.is_empty() || target.foreground {
-            match Running::start(target, &self.comparison.places, session.setup.clone()) {
-                Ok(running) => {
-                    let mut primed = Duration::ZERO;
-                    let used = running.used_bytes();
-                    for (place, (number, ceiling)) in session.variations.iter().zip(ceilings).enumerate() {
-                        if self.interrupted.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        let place = place as u32;
-                        let made =
-                            Made { session, experiment, target, running: &running, machine: &machine, ceiling, place, used };
-                        self.make_run(&made, &experiment.variations[*number], &mut primed)?;
-                    }
-                }
-                Err(error) => self.lost(&name, &error),
-            }
-        } else {
+        if !session.setup.arguments.is_empty() && !target.foreground {
             self.lost(&name, &anyhow::anyhow!("brokerArguments: it is not started by us"));
+            return self.comparison.store.keep_state(&self.state);
+        }
+        let machine = yardstick::measure(&self.comparison.places.scratch)?;
+        let started = Running::start(target, &self.comparison.places, session.setup.clone());
+        let primed = started.and_then(|running| {
+            let used = running.used_bytes();
+            Ok((self.prime_session(session, &running)?, used, running))
+        });
+        match primed {
+            Ok((priming, used, running)) => {
+                for (place, (asked, ceiling)) in session.runs.iter().zip(ceilings).enumerate() {
+                    if self.interrupted.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let experiment = &self.comparison.experiments[asked.experiment];
+                    let (running, machine, place, priming) = (&running, &machine, place as u32, priming.as_ref());
+                    let made = Made { session, experiment, target, running, machine, ceiling, place, used, priming };
+                    self.make_run(&made, &experiment.variations[asked.variation])?;
+                }
+            }
+            Err(error) => self.lost(&name, &error),
         }
         self.comparison.store.keep_state(&self.state)
     }
 
-    /// Primes the target and makes a run; `primed` is how long runs of this start have primed it.
-    fn make_run(&mut self, made: &Made<'_>, variation: &Variation, primed: &mut Duration) -> Result<()> {
+    /// Primes a target once for all runs of its start, by the load of one of them.
+    fn prime_session(&self, session: &Session, running: &Running) -> Result<Option<Priming>> {
+        let (target, experiments) = (&self.comparison.targets[session.target], &self.comparison.experiments);
+        let Some(asked) = session.primed_by(experiments) else { return Ok(None) };
+        let experiment = &experiments[asked.experiment];
+        let label = &experiment.variations[asked.variation].label;
+        let job = self.job(target, asked.workload(experiments), &format!("{}-{}", experiment.record.id, session.pair));
+        let primed = self.prime(&job, running, session.priming_time(experiments))?;
+        let by = format!("{} {label}", experiment.record.id).trim().to_owned();
+        Ok(primed.map(|priming| Priming { by, ..priming }))
+    }
+
+    /// Makes a run.
+    fn make_run(&mut self, made: &Made<'_>, variation: &Variation) -> Result<()> {
         let Made { session, experiment, target, running, .. } = made;
         let mut workload = variation.workload.clone();
+        let label = &variation.label;
+        let what = format!("{} {} {label}", experiment.record.id, target.name).trim().to_owned();
         if let Some(share) = workload.rate_of_slowest_peak {
-            let peak = self.state.slowest_peaks.get(&peak_key(experiment, workload.durability));
-            workload.producer_rate = (peak.context("the slowest peak is not known")? * share).round();
+            let Some(peak) = self.state.slowest_peaks.get(&peaks::key(experiment, workload.durability)) else {
+                self.lost(&what, &anyhow::anyhow!("the slowest peak is not known"));
+                return Ok(());
+            };
+            workload.producer_rate = (peak * share).round();
         }
-        let label = if variation.label.is_empty() { "" } else { &variation.label };
-        self.progress.say(&format!("  {} {label}", target.name));
+        self.progress.say(&format!("  {what}"));
         let job = self.job(target, &workload, &format!("{}-{}", experiment.record.id, session.pair));
-        let least = plan::priming_time(&workload, *primed);
-        let made_run = self.prime(&job, running, least).and_then(|priming| {
-            let settled = running.settle(made.used);
-            Ok((priming, settled, self.execute(&job, running, made.ceiling)?))
-        });
-        let (mut priming, settled, brought) = match made_run {
-            Ok(made_run) => made_run,
+        let settled = running.settle(made.used);
+        let brought = match self.execute(&job, running, made.ceiling) {
+            Ok(brought) => brought,
             Err(error) => {
-                let reason = format!("{} {} {label}", experiment.record.id, target.name);
-                self.lost(reason.trim(), &error);
+                self.lost(&what, &error);
                 return Ok(());
             }
         };
-        if let Some(priming) = &mut priming {
-            priming.before_s = primed.as_secs_f64();
-            *primed += Duration::from_secs_f64(priming.seconds);
-        }
         let mut run = self.record(made, variation, workload, brought);
-        judge_priming(priming.as_ref(), &mut run.verdict);
-        run.priming = priming;
+        judge_priming(made.priming, &mut run.verdict);
+        run.priming = made.priming.cloned();
         run.position = Position {
             seed: self.comparison.seed,
             place: made.place,

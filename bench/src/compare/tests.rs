@@ -25,6 +25,7 @@ fn comparison(folder: &std::path::Path, target: Target, workload: &str) -> Compa
         experiments: vec![Experiment::of_workload("look", workload, target.name.clone())],
         targets: vec![target],
         pairs: None,
+        again_pairs: u32::MAX,
         workers: Vec::new(),
         places,
         store: Store::open(&folder.join("out")).unwrap(),
@@ -50,6 +51,36 @@ fn a_fixed_rate_is_never_the_first_load_of_a_target() {
     assert!(priming.received >= priming.published / 2, "its consumers read along: {priming:?}");
     assert!((190.0..210.0).contains(&run.measured.publish_rate), "its topics are its own: {:?}", run.measured);
     assert_eq!(run.verdict.complete, Some(true), "{:?}", run.verdict);
+}
+
+#[test]
+fn a_start_is_primed_once_for_all_its_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let null = null::start("amqp", Options::default()).unwrap();
+    let mut comparison = comparison(folder.path(), target("null", &null), &format!("{SLOW}primingSeconds: 3\n"));
+    let mut other = comparison.experiments[0].clone();
+    other.record.id = "other".to_owned();
+    comparison.experiments.push(other);
+    comparison.make(&AtomicBool::new(false), None).unwrap();
+    let runs = comparison.store.runs().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_eq!(runs[0].priming, runs[1].priming, "one priming");
+    let priming = runs[0].priming.as_ref().expect("they were primed");
+    assert!(priming.seconds >= 3.0 && ["look", "other"].contains(&priming.by.as_str()), "{priming:?}");
+    let places: std::collections::BTreeSet<u32> = runs.iter().map(|run| run.position.place).collect();
+    assert_eq!(places, [0, 1].into(), "in one start");
+}
+
+#[test]
+fn what_there_is_no_time_for_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let null = null::start("amqp", Options::default()).unwrap();
+    let mut comparison = comparison(folder.path(), target("null", &null), &format!("{SLOW}primingSeconds: 0\n"));
+    comparison.pairs = Some(2);
+    let now = std::time::Instant::now();
+    assert_eq!(comparison.make(&AtomicBool::new(false), Some(now)).unwrap(), 1, "the first start is made in any case");
+    let cuts = crate::report::collect(&comparison.store).unwrap().cuts;
+    assert_eq!(cuts, ["pair 2 of null: look were not made, there was no time"]);
 }
 
 #[test]

@@ -41,10 +41,15 @@ pub fn tables(report: &Report) -> String {
     for experiment in &report.experiments {
         experiment_table(&mut text, report, experiment);
     }
-    if !report.missing.is_empty() {
-        let _ = writeln!(text, "### Not run\n");
-        for line in &report.missing {
+    for (title, lines) in [("Not run", &report.missing), ("Cut to end in time", &report.cuts)] {
+        if !lines.is_empty() {
+            let _ = writeln!(text, "### {title}\n");
+        }
+        for line in lines {
             let _ = writeln!(text, "- {line}");
+        }
+        if !lines.is_empty() {
+            let _ = writeln!(text);
         }
     }
     text

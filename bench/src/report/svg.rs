@@ -166,6 +166,7 @@ mod tests {
             runs: vec![run],
             findings: Vec::new(),
             missing: Vec::new(),
+            cuts: Vec::new(),
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chart.svg");

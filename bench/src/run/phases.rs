@@ -61,13 +61,14 @@ impl Run<'_> {
         let rates = window.publish_rates(seconds);
         Ok(Priming {
             least_s: least.as_secs_f64(),
-            before_s: 0.0,
+            by: String::new(),
             seconds: window.seconds(),
             published: window.published(),
             received: window.received(),
             published_mb: window.published() as f64 * bytes / 1e6,
             first_rate: rates.first().copied().unwrap_or(0.0),
             best_rate: rates.iter().copied().fold(0.0, f64::max),
+            last_rate: window.last_rate(seconds * 3),
             ended: if is_level(&window) { PrimingEnd::Level } else { PrimingEnd::Time },
             drained,
         })
@@ -137,7 +138,8 @@ impl Run<'_> {
         self.set_speed(Speed::Rate(rate))?;
         let name = if confirms { "confirm" } else { "search" };
         self.go_on(name, RAMP, |_| false)?;
-        let watch = Duration::from_secs_f64(self.setting.job.workload.stability_seconds);
+        let workload = &self.setting.job.workload;
+        let watch = if confirms { workload.watch_time() } else { workload.trial_time() };
         // Far beyond what is stable there is no point in watching to the end.
         let is_hopeless = |window: &Window| window.is_hopeless(rate);
         let window = if confirms { self.measure(name, watch, is_hopeless)? } else { self.go_on(name, watch, is_hopeless)? };

@@ -5,11 +5,14 @@
 
 /// The first rate, as a share of what comes through at full speed.
 const FIRST: f64 = 0.9;
+/// The first step up or down is one that three halvings bring within 3 %; those after it are larger.
+const FIRST_UP: f64 = 1.26;
+const FIRST_DOWN: f64 = 0.79;
 const UP: f64 = 1.3;
-const DOWN: f64 = 0.6;
+const DOWN: f64 = 0.55;
 /// Shares of full speed beyond which there is nothing to look for.
 const HIGHEST: f64 = 4.0;
-const LOWEST: f64 = 0.02;
+const LOWEST: f64 = 0.015;
 /// How far apart, as a factor, the highest stable and the lowest unstable rate are in the end.
 const WITHIN: f64 = 1.03;
 
@@ -19,26 +22,34 @@ pub struct Search {
     full: f64,
     stable: Option<f64>,
     unstable: Option<f64>,
+    trials: u32,
 }
 
 impl Search {
     /// Begins at what comes through at full speed.
     pub fn new(full: f64) -> Self {
-        Self { full, stable: None, unstable: None }
+        Self { full, stable: None, unstable: None, trials: 0 }
     }
 
     /// The rate to try next; nothing when the search is over.
     pub fn next(&self) -> Option<f64> {
         match (self.stable, self.unstable) {
             (None, None) => Some(self.full * FIRST),
-            (Some(stable), None) => (stable < self.full * HIGHEST).then(|| (stable * UP).min(self.full * HIGHEST)),
-            (None, Some(unstable)) => Some(unstable * DOWN).filter(|rate| *rate >= self.full * LOWEST),
+            (Some(stable), None) => {
+                let step = if self.trials == 1 { FIRST_UP } else { UP };
+                (stable < self.full * HIGHEST).then(|| (stable * step).min(self.full * HIGHEST))
+            }
+            (None, Some(unstable)) => {
+                let step = if self.trials == 1 { FIRST_DOWN } else { DOWN };
+                Some(unstable * step).filter(|rate| *rate >= self.full * LOWEST)
+            }
             (Some(stable), Some(unstable)) => (unstable > stable * WITHIN).then(|| (stable * unstable).sqrt()),
         }
     }
 
     /// What a trial has shown.
     pub fn tried(&mut self, rate: f64, stable: bool) {
+        self.trials += 1;
         if stable {
             self.stable = Some(rate);
         } else {
@@ -81,6 +92,14 @@ mod tests {
             let found = found.expect("there is one");
             assert!(found <= peak && found * WITHIN >= peak * 0.999, "{found} of {peak}");
             assert!(trials <= 13, "{trials} trials for {peak}");
+        }
+    }
+
+    #[test]
+    fn near_full_speed_five_trials_are_enough() {
+        for percent in [72, 80, 89, 91, 100, 112] {
+            let (_, trials) = search(100_000.0, f64::from(percent) * 1000.0);
+            assert!(trials <= 5, "{trials} trials for {percent} %");
         }
     }
 

@@ -54,7 +54,7 @@ fn a_target_that_does_not_start_shows_its_log() {
     target.start = ["sh", "-c", "echo the port is taken >&2; exit 3"].map(str::to_owned).into();
     target.ready = None;
     target.address = "127.0.0.1:1".to_owned();
-    let setup = crate::plan::setup_of(&crate::workload::Workload::default(), "stock");
+    let setup = crate::plan::setup_of(&target, &crate::workload::Workload::default(), "stock");
     let said = format!("{:#}", Running::start(&target, &places(folder.path()), setup).err().expect("it cannot start"));
     assert!(said.contains("exit status: 3") && said.contains("the port is taken"), "{said}");
 }
@@ -68,7 +68,7 @@ fn a_target_is_stopped_with_all_that_it_started() {
     target.environment.insert("DEPTH".to_owned(), "{durability}".to_owned());
     target.ready = None;
     target.address = listener.local_addr().unwrap().to_string();
-    let setup = crate::plan::setup_of(&crate::workload::Workload::default(), "stock");
+    let setup = crate::plan::setup_of(&target, &crate::workload::Workload::default(), "stock");
     let running = Running::start(&target, &places(folder.path()), setup).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
     let pids = running.pids();

@@ -94,13 +94,13 @@ function reading(): HTMLElement {
       'From due time',
       'Latency starts when a message was due by the schedule, not when the generator came to send it. A broker that makes the generator wait is charged for the wait.',
     ],
-    ['Stable', 'Consumers kept up and the schedule was kept. A search finds the highest such rate.'],
+    ['Stable', 'What was due was acknowledged and received, by one rule for all targets. A search finds the highest such rate.'],
     [
       'Client-limited',
       'The rate is above 80 % of what the generator does against a broker that does nothing. The broker could do more; compare CPU per GB instead.',
     ],
     ['Invalid', 'The generator did not keep up. Such runs are shown in grey and enter no median.'],
-    ['Indicative', 'Fewer than three pairs.'],
+    ['Indicative', 'Fewer than six pairs.'],
     ['Advantage', 'How many times better Mainstem is, by the figure that decides the experiment. Below 1× it loses.'],
   ];
   return h(

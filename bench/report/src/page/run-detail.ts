@@ -87,6 +87,7 @@ function primed(priming: Priming | null | undefined): Fact[] {
   const end = priming.ended === 'level' ? 'until no longer faster' : 'still getting faster';
   return [
     ['Primed', `${seconds(priming.seconds)} at full speed, ${end}`],
+    ['Primed by the load of', priming.by || NONE],
     ['First and best rate of priming', `${messageRate(priming.first_rate)}, ${messageRate(priming.best_rate)}`],
   ];
 }

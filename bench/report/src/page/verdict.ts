@@ -22,6 +22,10 @@ export function chips(run: Run): Chip[] {
     });
   if (verdict.complete === false)
     found.push({ text: 'incomplete', kind: 'bad', meaning: 'Not every acknowledged message arrived exactly once.' });
+  if (verdict.ordered === false)
+    found.push({ text: 'out of order', kind: 'bad', meaning: 'A message came after a later one of its producer: the run is not ranked.' });
+  if (verdict.intact === false)
+    found.push({ text: 'content changed', kind: 'bad', meaning: 'A message had another content than was sent: the run is not ranked.' });
   if (!verdict.stable)
     found.push({ text: 'unstable', kind: 'care', meaning: 'What was due was not acknowledged or received at this rate, or too late: the run is not ranked.' });
   if (run.priming === null)
