@@ -19,7 +19,10 @@ fn ticks_per_s() -> f64 {
 pub struct Account {
     pub processes: u32,
     pub cpu_s: f64,
+    /// Without the page cache.
     pub memory_mb: f64,
+    /// Absent where no cgroup tells.
+    pub page_cache_mb: Option<f64>,
     pub threads: u64,
     pub handles: u64,
     pub sockets: u64,
@@ -130,31 +133,96 @@ impl ThreadTimes {
     }
 }
 
-/// Processor time of the whole machine, in jiffies.
-#[derive(Clone, Copy, Debug)]
+/// Processor time of the whole machine until now, seconds: of its processors, of its kernel threads, and of this process.
+#[derive(Clone, Debug, Default)]
 pub struct MachineTimes {
-    all: u64,
-    idle: u64,
-    stolen: u64,
+    all: f64,
+    idle: f64,
+    stolen: f64,
+    interrupts: f64,
+    kernel: BTreeMap<u32, f64>,
+    own: f64,
 }
+
+/// What the whole machine did between two moments, seconds of processor time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MachineUse {
+    /// Of all processors together.
+    pub all_s: f64,
+    /// Nobody used it; waiting for the disk included.
+    pub idle_s: f64,
+    /// The host took it away.
+    pub stolen_s: f64,
+    /// Interrupts, which the kernel may count of no process.
+    pub interrupts_s: f64,
+    /// Kernel threads: writing back, journals of file systems, network.
+    pub kernel_s: f64,
+    /// This process.
+    pub own_s: f64,
+}
+
+/// Set in the flags of a kernel thread.
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl MachineTimes {
     /// As they are now.
     pub fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let line = text.lines().next().unwrap_or_default();
-        let fields: Vec<u64> = line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
-        let field = |index: usize| fields.get(index).copied().unwrap_or(0);
-        // Guest time (the last two) is contained in user time.
-        Self { all: fields.iter().take(8).sum(), idle: field(3) + field(4), stolen: field(7) }
+        let fields: Vec<f64> = line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+        let field = |index: usize| fields.get(index).copied().unwrap_or(0.0) / ticks_per_s();
+        let mut kernel = BTreeMap::new();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            let Some(fields) = stat_fields(&entry.path().join("stat")) else { continue };
+            let flags = fields.get(6).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+            if flags & KERNEL_THREAD != 0 {
+                kernel.insert(pid, cpu_of(&fields));
+            }
+        }
+        Self {
+            // Guest time (the last two) is contained in user time.
+            all: (0..8).map(field).sum(),
+            idle: field(3) + field(4),
+            stolen: field(7),
+            interrupts: field(5) + field(6),
+            kernel,
+            own: own_cpu_s(),
+        }
     }
 
-    /// Percent of processor time since then that nobody used, and that the host took away.
-    pub fn idle_and_steal_percent(self) -> (f64, f64) {
-        let now = Self::now();
-        let all = now.all.saturating_sub(self.all).max(1) as f64;
-        let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / all * 100.0;
-        (share(now.idle, self.idle), share(now.stolen, self.stolen))
+    /// What was used from then until now.
+    pub fn used(&self) -> MachineUse {
+        self.used_until(&Self::now())
+    }
+
+    fn used_until(&self, now: &Self) -> MachineUse {
+        let kernel = |(pid, seconds): (&u32, &f64)| (seconds - self.kernel.get(pid).unwrap_or(&0.0)).max(0.0);
+        MachineUse {
+            all_s: (now.all - self.all).max(0.0),
+            idle_s: (now.idle - self.idle).max(0.0),
+            stolen_s: (now.stolen - self.stolen).max(0.0),
+            interrupts_s: (now.interrupts - self.interrupts).max(0.0),
+            kernel_s: now.kernel.iter().map(kernel).sum(),
+            own_s: (now.own - self.own).max(0.0),
+        }
+    }
+}
+
+impl MachineUse {
+    /// What was neither idle nor taken away.
+    pub fn busy_s(&self) -> f64 {
+        (self.all_s - self.idle_s - self.stolen_s).max(0.0)
+    }
+
+    /// What others used than the broker, the kernel and this process.
+    pub fn others_s(&self, broker_s: f64) -> f64 {
+        (self.busy_s() - broker_s - self.kernel_s - self.interrupts_s - self.own_s).max(0.0)
+    }
+
+    /// So many seconds as a share of all, in percent.
+    pub fn percent(&self, seconds: f64) -> f64 {
+        if self.all_s > 0.0 { (seconds / self.all_s * 100.0).clamp(0.0, 100.0) } else { 0.0 }
     }
 }
 

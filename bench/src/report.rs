@@ -1,5 +1,6 @@
 //! The report: one HTML file that needs nothing else, charts as SVG for a README, and tables as Markdown.
 
+mod csv;
 mod markdown;
 mod svg;
 
@@ -70,7 +71,7 @@ fn record_of(run: &Run) -> ExperimentRecord {
     }
 }
 
-/// Writes `report.html`, `report.md` and a chart for each experiment (`EXPERIMENT.svg`) into the folder.
+/// Writes `report.html`, `report.md`, `runs.csv` and a chart for each experiment (`EXPERIMENT.svg`) into the folder.
 ///
 /// # Errors
 /// There are no runs, or the folder cannot be written.
@@ -79,6 +80,7 @@ pub fn write(report: &Report, folder: &Path) -> Result<PathBuf> {
     let page = folder.join("report.html");
     fs::write(&page, html(report)?).with_context(|| format!("cannot write {}", page.display()))?;
     fs::write(folder.join("report.md"), markdown::tables(report))?;
+    fs::write(folder.join("runs.csv"), csv::table(&report.runs))?;
     for experiment in &report.experiments {
         svg::write(report, experiment, &folder.join(format!("{}.svg", store::slug(&experiment.id))))?;
     }
@@ -122,5 +124,6 @@ mod tests {
         write(&judge(vec![run], Vec::new()), folder.path()).unwrap();
         assert!(fs::read_to_string(chart).unwrap().contains("one node, not replicated"));
         assert!(fs::read_to_string(folder.path().join("report.md")).unwrap().contains('|'));
+        assert_eq!(fs::read_to_string(folder.path().join("runs.csv")).unwrap().lines().count(), 2);
     }
 }

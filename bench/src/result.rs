@@ -46,6 +46,9 @@ pub struct Run {
     pub measured: Measured,
     pub broker: BrokerAccount,
     pub generator: GeneratorAccount,
+    /// Where the machine's processor time went; absent when nothing was measured.
+    #[serde(default)]
+    pub processor: Option<ProcessorTime>,
     /// Where and why it broke off; what was measured until then is kept.
     pub stopped: Option<String>,
 }
@@ -67,6 +70,9 @@ pub struct TargetRecord {
     pub memory_limit_mb: Option<u64>,
     /// Size of the heap where the system has one, for the reader; empty otherwise.
     pub heap: String,
+    /// What its processes run on, like `Java 21.0.4`; empty where that was not to be told.
+    #[serde(default)]
+    pub runtime: String,
 }
 
 /// A setting that differs from the system's default.
@@ -85,6 +91,18 @@ pub struct Machine {
     pub memory_mb: u64,
     pub kernel: String,
     pub disk: String,
+    /// How the file system below the data is mounted.
+    #[serde(default)]
+    pub mount: String,
+    /// Of the disk's requests.
+    #[serde(default)]
+    pub scheduler: String,
+    /// Of the first processor's frequency; empty where the machine has none.
+    #[serde(default)]
+    pub governor: String,
+    /// Transparent huge pages.
+    #[serde(default)]
+    pub huge_pages: String,
     pub write_mb_s: f64,
     pub fdatasync_p50_us: f64,
     pub fdatasync_p99_us: f64,
@@ -190,10 +208,10 @@ pub struct Moment {
     pub publish_p99_ms: Option<f64>,
     pub end_to_end_p50_ms: Option<f64>,
     pub end_to_end_p99_ms: Option<f64>,
-    /// Cores that the target kept busy.
-    pub broker_cores: f64,
+    /// Cores that the target kept busy; absent where its processes are not to be seen.
+    pub broker_cores: Option<f64>,
     pub generator_cores: f64,
-    pub broker_memory_mb: f64,
+    pub broker_memory_mb: Option<f64>,
 }
 
 /// The figures of the measured phase.
@@ -276,20 +294,42 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
 }
 
-/// What the target's processes used during the measured phase; peaks are of the whole run.
+/// What the target's processes used during the measured phase; peaks are of the whole run. All is absent that was not measured, as of a broker
+/// whose processes are not to be seen from here.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BrokerAccount {
+    /// 0: not to be seen.
     pub processes: u32,
-    pub cpu_s: f64,
-    /// Per GB published plus received.
+    pub cpu_s: Option<f64>,
+    /// Per GB published plus received: of its processes and of kernel threads, which write back what it has written.
     pub cpu_s_per_gb: Option<f64>,
-    pub memory_peak_mb: f64,
-    pub threads: u64,
-    pub handles: u64,
-    pub connections: u64,
-    pub disk_write_mb: f64,
+    /// Without the page cache.
+    pub memory_peak_mb: Option<f64>,
+    /// Of its cgroup; absent without one.
+    #[serde(default)]
+    pub page_cache_peak_mb: Option<f64>,
+    pub threads: Option<u64>,
+    pub handles: Option<u64>,
+    pub connections: Option<u64>,
+    pub disk_write_mb: Option<f64>,
     /// Bytes written to disk per byte published.
     pub disk_bytes_per_byte: Option<f64>,
+}
+
+/// Where the processor time of the machine went during the measured phase, seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessorTime {
+    /// Of all processors together, idle or not.
+    pub all_s: f64,
+    pub busy_s: f64,
+    pub broker_s: Option<f64>,
+    /// This process, which makes the load unless workers elsewhere do.
+    pub generator_s: f64,
+    /// Kernel threads.
+    pub kernel_s: f64,
+    pub interrupts_s: f64,
+    /// What is left of the busy time: processes that have nothing to do with the run. Absent where the broker's are not to be seen.
+    pub others_s: Option<f64>,
 }
 
 /// What the generator says of itself.

@@ -14,7 +14,6 @@ mod phases;
 mod search;
 mod window;
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -22,9 +21,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::clock::{Clock, Nanos};
 use crate::drivers::Job;
-use crate::process::{self, Account, MachineTimes};
+use crate::process::{Account, MachineTimes};
 use crate::progress::Progress;
-use crate::result::{BrokerAccount, GeneratorAccount, Measured, Moment, Phase, Priming, Verdict};
+use crate::result::{BrokerAccount, GeneratorAccount, Measured, Moment, Phase, Priming, ProcessorTime, Verdict};
 use crate::stability;
 use crate::stamp::Fingerprint;
 use crate::wants::Wants;
@@ -36,6 +35,8 @@ pub use window::Window;
 const TICK: Duration = Duration::from_secs(1);
 /// Above this share of its ceiling, or of a core for its busiest thread, the generator is the bound.
 const CLIENT_LIMIT: f64 = 0.8;
+/// Above this share of the processor time that others used than the broker, the kernel and the generator, a run is void.
+const OTHERS_PERCENT_MAX: f64 = 5.0;
 /// A machine that is idle for more than this share at full speed waits: for the disk, or because somebody sleeps.
 const IDLE_PERCENT_MAX: f64 = 40.0;
 
@@ -48,11 +49,13 @@ const DUE_SLACK: f64 = 64.0;
 pub struct Setting<'a> {
     pub job: &'a Job,
     pub workers: &'a mut [Box<dyn Worker>],
-    /// The target's processes, asked anew each second.
-    pub pids: &'a dyn Fn() -> BTreeSet<u32>,
+    /// What the target's processes used, asked anew each second; nothing where they are not to be seen.
+    pub broker: &'a dyn Fn() -> Option<Account>,
     pub progress: &'a Progress,
     /// Ctrl-C.
     pub interrupted: &'a AtomicBool,
+    /// A worker is another process of this machine: what it uses cannot be told from what others do.
+    pub has_worker_beside: bool,
     /// Messages a second of this workload against a broker that does nothing.
     pub ceiling_rate: Option<f64>,
 }
@@ -68,6 +71,7 @@ pub struct Brought {
     pub measured: Measured,
     pub broker: BrokerAccount,
     pub generator: GeneratorAccount,
+    pub processor: Option<ProcessorTime>,
     pub stopped: Option<String>,
 }
 
@@ -115,7 +119,7 @@ struct Run<'a> {
     in_flight: u64,
     /// Since when messages are due at a rate, and what was acknowledged, given up and in flight then.
     rate_since: (Nanos, u64, u64),
-    last: Account,
+    last: Option<Account>,
     cpu_of_workers: f64,
     brought: Brought,
 }
@@ -137,7 +141,7 @@ impl<'a> Run<'a> {
             changed: 0,
             in_flight: 0,
             rate_since: (0, 0, 0),
-            last: process::account(&(setting.pids)()),
+            last: (setting.broker)(),
             cpu_of_workers: 0.0,
             brought: Brought::default(),
             setting,
@@ -274,7 +278,7 @@ impl<'a> Run<'a> {
         self.in_flight = all.in_flight;
         let at_s = self.elapsed_s();
         let since = (at_s - self.brought.timeline.last().map_or(0.0, |moment| moment.at_s)).max(1e-3);
-        let account = process::account(&(self.setting.pids)());
+        let account = (self.setting.broker)();
         let moment = Moment {
             at_s,
             publish_rate: all.published.acknowledged as f64 / since,
@@ -285,21 +289,25 @@ impl<'a> Run<'a> {
             publish_p99_ms: all.published.since_due.quantile_ms(0.99),
             end_to_end_p50_ms: all.received.since_due.quantile_ms(0.5),
             end_to_end_p99_ms: all.received.since_due.quantile_ms(0.99),
-            broker_cores: (account.cpu_s - self.last.cpu_s).max(0.0) / since,
+            broker_cores: account.zip(self.last).map(|(now, before)| (now.cpu_s - before.cpu_s).max(0.0) / since),
             generator_cores: (all.cpu_s - self.cpu_of_workers).max(0.0) / since,
-            broker_memory_mb: account.memory_mb,
+            broker_memory_mb: account.map(|account| account.memory_mb),
         };
         self.last = account;
         self.cpu_of_workers = all.cpu_s;
         let broker = &mut self.brought.broker;
-        broker.processes = broker.processes.max(account.processes);
-        broker.memory_peak_mb = broker.memory_peak_mb.max(account.memory_mb);
-        broker.threads = broker.threads.max(account.threads);
-        broker.handles = broker.handles.max(account.handles);
-        broker.connections = broker.connections.max(account.sockets);
+        if let Some(account) = account {
+            let peak = |before: Option<f64>, now: f64| Some(before.map_or(now, |before| before.max(now)));
+            broker.processes = broker.processes.max(account.processes);
+            broker.memory_peak_mb = peak(broker.memory_peak_mb, account.memory_mb);
+            broker.page_cache_peak_mb = account.page_cache_mb.map_or(broker.page_cache_peak_mb, |cache| peak(broker.page_cache_peak_mb, cache));
+            broker.threads = broker.threads.max(Some(account.threads));
+            broker.handles = broker.handles.max(Some(account.handles));
+            broker.connections = broker.connections.max(Some(account.sockets));
+        }
         self.brought.timeline.push(moment.clone());
         self.setting.progress.second(self.phase_name, &moment);
-        if account.processes == 0 && broker.processes > 0 {
+        if account.is_none() && broker.processes > 0 {
             bail!("the broker has ended");
         }
         Ok((all, moment))
@@ -314,19 +322,25 @@ impl<'a> Run<'a> {
         let broker = &mut self.brought.broker;
         let moved = (window.published() + window.received()) as f64 * bytes / 1e9;
         let written = window.published() as f64 * bytes;
-        broker.cpu_s = window.broker_cpu_s();
-        broker.cpu_s_per_gb = (moved > 0.0).then(|| broker.cpu_s / moved);
-        broker.disk_write_mb = window.written_bytes() as f64 / 1e6;
-        broker.disk_bytes_per_byte = (written > 0.0).then(|| window.written_bytes() as f64 / written);
-        let (idle_percent, steal_percent) = window.idle_and_steal_percent();
+        let mut processor = window.processor();
+        if self.setting.has_worker_beside {
+            processor.others_s = None;
+        }
+        let per = |amount: f64, unit: f64| (unit > 0.0).then(|| amount / unit);
+        broker.cpu_s = processor.broker_s;
+        broker.cpu_s_per_gb = processor.broker_s.and_then(|seconds| per(seconds + processor.kernel_s, moved));
+        broker.disk_write_mb = window.written_bytes().map(|bytes| bytes as f64 / 1e6);
+        broker.disk_bytes_per_byte = window.written_bytes().and_then(|bytes| per(bytes as f64, written));
+        let used = window.machine();
+        self.brought.processor = Some(processor);
         let generator = &mut self.brought.generator;
         *generator = GeneratorAccount {
             cpu_s: window.generator_cpu_s(),
             workers,
             ceiling_rate: self.setting.ceiling_rate,
             of_ceiling: self.setting.ceiling_rate.map(|ceiling| window.publish_rate() / ceiling),
-            steal_percent,
-            idle_percent,
+            steal_percent: used.percent(used.stolen_s),
+            idle_percent: used.percent(used.idle_s),
             clock_uncertainty_ms: generator.clock_uncertainty_ms,
         };
         self.judge(window);
@@ -369,6 +383,14 @@ impl<'a> Run<'a> {
         }
         if self.failed > 0 {
             verdict.remarks.push(format!("{} messages were refused or lost by the client", self.failed));
+        }
+        let machine = window.machine();
+        let others = self.brought.processor.and_then(|processor| processor.others_s).map(|seconds| machine.percent(seconds));
+        if let Some(percent) = others.filter(|share| *share > OTHERS_PERCENT_MAX) {
+            verdict.valid = false;
+            verdict.remarks.push(format!(
+                "invalid: other processes of the machine used {percent:.0} % of the processor time, more than {OTHERS_PERCENT_MAX:.0} %"
+            ));
         }
         if self.strange > 0 {
             verdict.valid = false;

@@ -12,7 +12,6 @@
 mod proxy;
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -128,7 +127,8 @@ fn make(fault: Fault, workload: &Workload) -> Result<Brought> {
     let setting = Setting {
         job: &job,
         workers: &mut workers,
-        pids: &BTreeSet::new,
+        broker: &|| None,
+        has_worker_beside: false,
         progress: &progress,
         interrupted: &AtomicBool::new(false),
         ceiling_rate: None,
@@ -203,6 +203,7 @@ fn record(name: &str, pair: u32, brought: Brought) -> Run {
         measured: brought.measured,
         broker: brought.broker,
         generator: brought.generator,
+        processor: brought.processor,
         stopped: brought.stopped,
     }
 }

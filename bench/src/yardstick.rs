@@ -35,8 +35,12 @@ pub fn measure(folder: &Path) -> Result<Machine> {
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         memory_mb: word_of("/proc/meminfo", "MemTotal").split(' ').next().and_then(|kb| kb.parse().ok()).unwrap_or(0)
             / 1000,
-        kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
-        disk: disk_of(folder),
+        kernel: line_of("/proc/sys/kernel/osrelease"),
+        disk: mount_of(folder).map_or_else(String::new, |mount| format!("{} on {}", mount.kind, mount.device)),
+        mount: mount_of(folder).map_or_else(String::new, |mount| mount.options),
+        scheduler: mount_of(folder).map_or_else(String::new, |mount| scheduler_of(Path::new("/sys/class/block"), &mount.device)),
+        governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        huge_pages: chosen(&line_of("/sys/kernel/mm/transparent_hugepage/enabled")),
         write_mb_s,
         fdatasync_p50_us: syncs.quantile_ms(0.5).unwrap_or(0.0) * 1000.0,
         fdatasync_p99_us: syncs.quantile_ms(0.99).unwrap_or(0.0) * 1000.0,
@@ -53,13 +57,40 @@ fn word_of(path: &str, name: &str) -> String {
     line.split_once(':').map_or(String::new(), |(_, value)| value.trim().to_owned())
 }
 
-/// File system and device below a folder, by the longest mount point.
-fn disk_of(folder: &Path) -> String {
+/// The text of such a file; empty where there is none.
+fn line_of(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// The word in brackets of a list like `always [madvise] never`, or the whole where there is none.
+fn chosen(words: &str) -> String {
+    let inner = words.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inner.map_or(words, |(word, _)| word).to_owned()
+}
+
+/// What a folder lies on.
+struct Mount {
+    device: String,
+    kind: String,
+    options: String,
+}
+
+/// What is mounted below a folder, by the longest mount point.
+fn mount_of(folder: &Path) -> Option<Mount> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
     let rows = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let found = rows.filter(|row| row.len() > 2 && folder.starts_with(row[1])).max_by_key(|row| row[1].len());
-    found.map_or_else(String::new, |row| format!("{} on {}", row[2], row[0]))
+    let found = rows.filter(|row| row.len() > 3 && folder.starts_with(row[1])).max_by_key(|row| row[1].len())?;
+    Some(Mount { device: found[0].to_owned(), kind: found[2].to_owned(), options: found[3].to_owned() })
+}
+
+/// How requests to this device are ordered; a partition has what its disk has. Empty where that is not told.
+fn scheduler_of(blocks: &Path, device: &str) -> String {
+    let Some(name) = Path::new(device).file_name() else { return String::new() };
+    let Ok(block) = blocks.join(name).canonicalize() else { return String::new() };
+    let folders = [Some(block.as_path()), block.parent()];
+    let texts = folders.into_iter().flatten().filter_map(|folder| fs::read_to_string(folder.join("queue/scheduler")).ok());
+    texts.map(|text| chosen(text.trim())).next().unwrap_or_default()
 }
 
 fn measure_disk(path: &Path) -> Result<(f64, Latency)> {
@@ -152,7 +183,19 @@ mod tests {
         ] {
             assert!(value > 0.0, "{machine:?}");
         }
-        assert!(!machine.kernel.is_empty() && !machine.disk.is_empty(), "{machine:?}");
+        assert!(!machine.kernel.is_empty() && !machine.disk.is_empty() && !machine.mount.is_empty(), "{machine:?}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn the_scheduler_of_a_partition_is_that_of_its_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("devices/vda");
+        fs::create_dir_all(disk.join("queue")).unwrap();
+        fs::create_dir_all(disk.join("vda1")).unwrap();
+        fs::write(disk.join("queue/scheduler"), "none [mq-deadline] kyber\n").unwrap();
+        std::os::unix::fs::symlink(disk.join("vda1"), folder.path().join("vda1")).unwrap();
+        assert_eq!(scheduler_of(folder.path(), "/dev/vda1"), "mq-deadline");
+        assert_eq!((scheduler_of(folder.path(), "tmpfs"), chosen("madvise")), (String::new(), "madvise".to_owned()));
     }
 }

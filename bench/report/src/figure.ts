@@ -5,6 +5,8 @@ import {
   megabytesPerSecond,
   messageRate,
   milliseconds,
+  NONE,
+  NOT_MEASURED,
   short,
   times,
   trimmed,
@@ -20,6 +22,8 @@ export interface FigureKind {
   moreIsBetter: boolean;
   of(run: Run): Maybe;
   write(value: Maybe): string;
+  /** What stands where a run has none. */
+  absent: string;
   /** For an axis that names the unit itself. */
   tick(value: number): string;
   /** `better` and `worse` are names, `factor` is above 1: how far `better` is ahead. */
@@ -32,6 +36,7 @@ const KINDS: Record<Figure, FigureKind> = {
     title: 'Publish rate, msg/s',
     short: 'publish rate',
     moreIsBetter: true,
+    absent: NONE,
     // A rate of 0 is no measurement; the benchmark's findings leave it out too.
     of: (run) => (run.measured.publish_rate > 0 ? run.measured.publish_rate : null),
     write: messageRate,
@@ -43,6 +48,7 @@ const KINDS: Record<Figure, FigureKind> = {
     title: 'Publish p99 from due time, ms',
     short: 'publish p99',
     moreIsBetter: false,
+    absent: NONE,
     of: (run) => run.measured.publish_latency?.p99_ms,
     write: milliseconds,
     tick: trimmed,
@@ -53,6 +59,7 @@ const KINDS: Record<Figure, FigureKind> = {
     title: 'End-to-end p99 from due time, ms',
     short: 'end-to-end p99',
     moreIsBetter: false,
+    absent: NONE,
     of: (run) => run.measured.end_to_end_latency?.p99_ms,
     write: milliseconds,
     tick: trimmed,
@@ -63,6 +70,7 @@ const KINDS: Record<Figure, FigureKind> = {
     title: 'Broker CPU-seconds per GB',
     short: 'CPU per GB',
     moreIsBetter: false,
+    absent: NOT_MEASURED,
     of: (run) => run.broker.cpu_s_per_gb,
     write: cpuSecondsPerGigabyte,
     tick: trimmed,
@@ -73,6 +81,7 @@ const KINDS: Record<Figure, FigureKind> = {
     title: 'Reading the backlog, MB/s',
     short: 'drain rate',
     moreIsBetter: true,
+    absent: NONE,
     of: (run) => run.measured.drain?.read_mb_s,
     write: megabytesPerSecond,
     tick: trimmed,

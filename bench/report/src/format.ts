@@ -3,6 +3,13 @@
 import type { Maybe } from './statistics.ts';
 
 export const NONE = '–';
+/** Of a broker whose processes are not to be seen; never a zero. */
+export const NOT_MEASURED = 'not measured';
+
+/** A figure of a broker, written, or that it was not measured. */
+export function measuredOr(value: Maybe, write: (value: Maybe) => string): string {
+  return missing(value) ? NOT_MEASURED : write(value);
+}
 
 function missing(value: Maybe): value is null | undefined {
   return typeof value !== 'number' || !Number.isFinite(value);

@@ -79,6 +79,7 @@ export interface Run {
   measured: Measured;
   broker: BrokerAccount;
   generator: GeneratorAccount;
+  processor: ProcessorTime | null;
   stopped: string | null;
 }
 
@@ -95,6 +96,8 @@ export interface TargetRecord {
   settings: Setting[];
   memory_limit_mb: number | null;
   heap: string;
+  /** What its processes run on; empty where that was not to be told. */
+  runtime: string;
 }
 
 export interface Setting {
@@ -109,6 +112,11 @@ export interface Machine {
   memory_mb: number;
   kernel: string;
   disk: string;
+  mount: string;
+  scheduler: string;
+  /** Empty where the machine has none. */
+  governor: string;
+  huge_pages: string;
   write_mb_s: number;
   fdatasync_p50_us: number;
   fdatasync_p99_us: number;
@@ -166,9 +174,10 @@ export interface Moment {
   publish_p99_ms: number | null;
   end_to_end_p50_ms: number | null;
   end_to_end_p99_ms: number | null;
-  broker_cores: number;
+  /** Null where its processes are not to be seen. */
+  broker_cores: number | null;
   generator_cores: number;
-  broker_memory_mb: number;
+  broker_memory_mb: number | null;
 }
 
 export interface Measured {
@@ -227,16 +236,34 @@ export interface Curve {
   points: [number, number][];
 }
 
+/** Null is what was not measured, as of a broker whose processes are not to be seen. */
 export interface BrokerAccount {
+  /** 0: not to be seen. */
   processes: number;
-  cpu_s: number;
+  cpu_s: number | null;
+  /** Of its processes and of kernel threads. */
   cpu_s_per_gb: number | null;
-  memory_peak_mb: number;
-  threads: number;
-  handles: number;
-  connections: number;
-  disk_write_mb: number;
+  /** Without the page cache. */
+  memory_peak_mb: number | null;
+  /** Of its cgroup. */
+  page_cache_peak_mb: number | null;
+  threads: number | null;
+  handles: number | null;
+  connections: number | null;
+  disk_write_mb: number | null;
   disk_bytes_per_byte: number | null;
+}
+
+/** Where the machine's processor time went during the measured phase. */
+export interface ProcessorTime {
+  all_s: number;
+  busy_s: number;
+  broker_s: number | null;
+  generator_s: number;
+  kernel_s: number;
+  interrupts_s: number;
+  /** Null where the broker's processes are not to be seen. */
+  others_s: number | null;
 }
 
 export interface GeneratorAccount {

@@ -1,6 +1,5 @@
 //! Making a comparison: starts each target in turn, makes its runs, keeps them, and goes on whatever a single target does.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -189,8 +188,9 @@ impl<'a> Making<'a> {
                 durability_note: target.promise(durability).map_or(String::new(), |promise| promise.note.clone()),
                 driver: brought.driver,
                 settings: target.settings(&session.setup.variant, durability),
-                memory_limit_mb: running.memory.as_ref().map(crate::cgroup::MemoryGroup::limit_mb),
+                memory_limit_mb: running.group.as_ref().and_then(crate::cgroup::Group::limit_mb),
                 heap: target.variant(&session.setup.variant).heap.clone(),
+                runtime: running.runtime(),
             },
             command: self.comparison.command.clone(),
             started: seconds_since_1970(),
@@ -203,6 +203,7 @@ impl<'a> Making<'a> {
             measured: brought.measured,
             broker: brought.broker,
             generator: brought.generator,
+            processor: brought.processor,
             stopped: brought.stopped,
         }
     }
@@ -219,11 +220,12 @@ impl<'a> Making<'a> {
         let driver = drivers::open(&job)?;
         driver.prepare()?;
         let mut workers = self.connect_workers()?;
-        let pids = || -> BTreeSet<u32> { running.pids() };
+        let broker = || running.account();
         let setting = Setting {
             job: &job,
             workers: &mut workers,
-            pids: &pids,
+            broker: &broker,
+            has_worker_beside: self.has_worker_beside(),
             progress: &self.progress,
             interrupted: self.interrupted,
             ceiling_rate: None,
@@ -248,11 +250,12 @@ impl<'a> Making<'a> {
         let driver = drivers::open(job)?;
         driver.prepare()?;
         let mut workers = self.connect_workers()?;
-        let pids = || -> BTreeSet<u32> { running.pids() };
+        let broker = || running.account();
         let setting = Setting {
             job,
             workers: &mut workers,
-            pids: &pids,
+            broker: &broker,
+            has_worker_beside: self.has_worker_beside(),
             progress: &self.progress,
             interrupted: self.interrupted,
             ceiling_rate,
@@ -264,6 +267,11 @@ impl<'a> Making<'a> {
             driver.clear();
         }
         Ok(brought)
+    }
+
+    fn has_worker_beside(&self) -> bool {
+        let here = |address: &String| ["127.", "localhost", "[::1]"].iter().any(|begin| address.starts_with(begin));
+        self.comparison.workers.iter().any(here)
     }
 
     fn connect_workers(&self) -> Result<Vec<Box<dyn Worker>>> {

@@ -84,6 +84,26 @@ fn what_there_is_no_time_for_is_told() {
 }
 
 #[test]
+fn what_is_not_to_be_seen_of_a_broker_is_not_measured_and_never_zero() {
+    let folder = tempfile::tempdir().unwrap();
+    let null = null::start("amqp", Options::default()).unwrap();
+    let comparison = comparison(folder.path(), target("theirs", &null), &format!("{SLOW}primingSeconds: 0\n"));
+    comparison.make(&AtomicBool::new(false), None).unwrap();
+    let run = comparison.store.runs().unwrap().remove(0);
+    let broker = serde_json::to_value(&run.broker).unwrap();
+    let told: Vec<&String> = broker.as_object().unwrap().iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name).collect();
+    assert_eq!(told, ["processes"], "{broker}");
+    assert!(run.timeline.iter().all(|moment| moment.broker_cores.is_none() && moment.broker_memory_mb.is_none()));
+    let processor = run.processor.expect("the machine is measured all the same");
+    assert!(processor.busy_s > 0.0 && processor.broker_s.is_none() && processor.others_s.is_none(), "{processor:?}");
+    assert!(run.verdict.valid, "what others use cannot be told: {:?}", run.verdict);
+    let report = crate::report::collect(&comparison.store).unwrap();
+    crate::report::write(&report, comparison.store.folder()).unwrap();
+    let tables = std::fs::read_to_string(comparison.store.folder().join("report.md")).unwrap();
+    assert_eq!(tables.matches("not measured").count(), 3, "processor time, memory, disk: {tables}");
+}
+
+#[test]
 fn a_run_that_is_not_primed_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let null = null::start("amqp", Options::default()).unwrap();

@@ -30,6 +30,34 @@ fn a_busy_thread_is_seen() {
     }
     assert!(own_cpu_s() - before > 0.05);
     assert!(threads.busiest() > 0.15);
-    let (idle, steal) = machine.idle_and_steal_percent();
-    assert!((0.0..=100.0).contains(&idle) && (0.0..=100.0).contains(&steal));
+    let used = machine.used();
+    assert!(used.own_s > 0.05 && used.busy_s() > 0.05 && used.all_s >= used.busy_s(), "{used:?}");
+    assert!((0.0..=100.0).contains(&used.percent(used.idle_s)) && (0.0..=100.0).contains(&used.percent(used.stolen_s)));
+}
+
+#[test]
+fn what_nobody_known_used_was_used_by_others() {
+    let before = MachineTimes { all: 100.0, idle: 50.0, kernel: BTreeMap::from([(2, 1.0), (3, 5.0)]), ..MachineTimes::default() };
+    let now = MachineTimes {
+        all: 120.0,
+        idle: 55.0,
+        stolen: 1.0,
+        interrupts: 0.5,
+        // One has ended, one is new.
+        kernel: BTreeMap::from([(2, 2.5), (4, 0.5)]),
+        own: 4.0,
+    };
+    let used = before.used_until(&now);
+    assert_eq!((used.busy_s(), used.kernel_s, used.own_s), (14.0, 2.0, 4.0));
+    assert_eq!(used.others_s(6.0), 1.5, "14 less broker 6, kernel 2, interrupts 0.5, this process 4");
+    assert_eq!((used.percent(1.5), used.others_s(60.0)), (7.5, 0.0));
+}
+
+#[test]
+fn kernel_threads_are_told_from_processes() {
+    let times = MachineTimes::now();
+    assert!(!times.kernel.contains_key(&std::process::id()));
+    let flags = stat_fields(Path::new("/proc/2/stat")).and_then(|fields| fields.get(6)?.parse::<u64>().ok());
+    // In a container there are none to be seen.
+    assert!(flags.is_none_or(|flags| flags & KERNEL_THREAD == 0 || times.kernel.contains_key(&2)), "{times:?}");
 }

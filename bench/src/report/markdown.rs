@@ -8,6 +8,9 @@ use crate::stability;
 use crate::progress::count;
 use crate::result::{Conclusion, ExperimentRecord, Figure, Finding, Report, Run};
 
+/// Of a broker whose processes are not to be seen.
+const NOT_MEASURED: &str = "not measured";
+
 /// Losses, wins, then a table for each experiment.
 pub fn tables(report: &Report) -> String {
     let mut text = String::new();
@@ -82,7 +85,7 @@ fn experiment_table(text: &mut String, report: &Report, experiment: &ExperimentR
     let _ = writeln!(
         text,
         "| variation | target | durability | msg/s | MB/s | publish p50 / p99 / p99.9 ms | end to end p50 / p99 ms \
-         | CPU-s/GB | peak MB | disk bytes/byte | runs | |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+         | CPU-s/GB | peak MB + page cache | disk bytes/byte | runs | |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
     let mut groups: BTreeMap<(usize, bool, &str, &str), Vec<&Run>> = BTreeMap::new();
     let mut variations: Vec<&str> = Vec::new();
@@ -113,6 +116,12 @@ fn run_row(runs: &[&Run], figure: Figure) -> String {
     };
     let arrival = |of: fn(&crate::result::Curve) -> Option<f64>| {
         text(middle(&|run: &Run| run.measured.end_to_end_latency.as_ref().and_then(of)), 2)
+    };
+    let seen = shown.iter().any(|run| run.broker.processes > 0);
+    let used = |value: Option<f64>, digits: usize| if seen { text(value, digits) } else { NOT_MEASURED.to_owned() };
+    let memory = |resident: Option<f64>, cache: Option<f64>| match cache {
+        Some(cache) => format!("{} + {cache:.0}", used(resident, 0)),
+        None => used(resident, 0),
     };
     let first = shown[0];
     let mut remarks: Vec<&str> = Vec::new();
@@ -156,9 +165,9 @@ fn run_row(runs: &[&Run], figure: Figure) -> String {
         publish(|curve| curve.p999_ms),
         arrival(|curve| curve.p50_ms),
         arrival(|curve| curve.p99_ms),
-        text(middle(&|run: &Run| run.broker.cpu_s_per_gb), 2),
-        text(middle(&|run: &Run| Some(run.broker.memory_peak_mb)), 0),
-        text(middle(&|run: &Run| run.broker.disk_bytes_per_byte), 2),
+        used(middle(&|run: &Run| run.broker.cpu_s_per_gb), 2),
+        memory(middle(&|run: &Run| run.broker.memory_peak_mb), middle(&|run: &Run| run.broker.page_cache_peak_mb)),
+        used(middle(&|run: &Run| run.broker.disk_bytes_per_byte), 2),
         shown.len(),
         remarks.join("; ")
     )

@@ -1,8 +1,8 @@
 //! A stretch of a run, and the figures of it.
 
 use crate::clock::Nanos;
-use crate::process::{Account, MachineTimes};
-use crate::result::{Measured, Moment, Phase};
+use crate::process::{Account, MachineTimes, MachineUse};
+use crate::result::{Measured, Moment, Phase, ProcessorTime};
 use crate::stability::{self, Seen};
 use crate::worker::{Sample, Speed};
 
@@ -16,20 +16,20 @@ pub struct Window {
     in_flight: Vec<(f64, f64)>,
     /// Published and received a second, and median publish latency, at each tick.
     rates: Vec<(f64, f64, f64)>,
-    broker_from: Account,
-    broker_to: Account,
+    broker_from: Option<Account>,
+    broker_to: Option<Account>,
     generator_cpu_from: f64,
     generator_cpu_to: f64,
     busiest: Vec<f64>,
     machine_from: MachineTimes,
-    idle_and_steal: (f64, f64),
+    machine: MachineUse,
     /// Messages of the measured time that were not acknowledged, and receipts of them that did not come.
     unended: [u64; 2],
 }
 
 impl Window {
     /// Begins.
-    pub fn new(at_s: f64, broker: Account, generator_cpu_s: f64, machine: MachineTimes) -> Self {
+    pub fn new(at_s: f64, broker: Option<Account>, generator_cpu_s: f64, machine: MachineTimes) -> Self {
         Self {
             from_s: at_s,
             to_s: at_s,
@@ -43,7 +43,7 @@ impl Window {
             generator_cpu_to: generator_cpu_s,
             busiest: Vec::new(),
             machine_from: machine,
-            idle_and_steal: (0.0, 0.0),
+            machine: MachineUse::default(),
             unended: [0; 2],
         }
     }
@@ -59,11 +59,11 @@ impl Window {
     }
 
     /// Ends.
-    pub fn close(&mut self, at_s: f64, broker: Account, generator_cpu_s: f64) {
+    pub fn close(&mut self, at_s: f64, broker: Option<Account>, generator_cpu_s: f64) {
         self.to_s = at_s.max(self.from_s + 1e-3);
         self.broker_to = broker;
         self.generator_cpu_to = generator_cpu_s;
-        self.idle_and_steal = self.machine_from.idle_and_steal_percent();
+        self.machine = self.machine_from.used();
     }
 
     /// Whether all that was due in the measured time has ended, with what came after it; at least `due` messages were.
@@ -177,7 +177,7 @@ impl Window {
             acknowledged: self.publish_rate(),
             in_flight_slope: stability::slope(&self.in_flight),
             backlog_slope: self.backlog_slope(),
-            idle_percent: self.idle_and_steal.0,
+            idle_percent: self.machine.percent(self.machine.idle_s),
             publish_p99_ms: self.publish_p99_ms(),
         }
     }
@@ -209,9 +209,19 @@ impl Window {
         self.sample.published.measured.since_due.sure_quantile_ms(0.99)
     }
 
-    /// Processor time of the broker.
-    pub fn broker_cpu_s(&self) -> f64 {
-        (self.broker_to.cpu_s - self.broker_from.cpu_s).max(0.0)
+    /// Where the machine's processor time went.
+    pub fn processor(&self) -> ProcessorTime {
+        let broker_s = self.broker_from.zip(self.broker_to).map(|(from, to)| (to.cpu_s - from.cpu_s).max(0.0));
+        let machine = &self.machine;
+        ProcessorTime {
+            all_s: machine.all_s,
+            busy_s: machine.busy_s(),
+            broker_s,
+            generator_s: machine.own_s,
+            kernel_s: machine.kernel_s,
+            interrupts_s: machine.interrupts_s,
+            others_s: broker_s.map(|seconds| machine.others_s(seconds)),
+        }
     }
 
     /// Processor time of the workers.
@@ -219,14 +229,14 @@ impl Window {
         (self.generator_cpu_to - self.generator_cpu_from).max(0.0)
     }
 
-    /// Bytes that the broker wrote to disk.
-    pub fn written_bytes(&self) -> u64 {
-        self.broker_to.written_bytes.saturating_sub(self.broker_from.written_bytes)
+    /// Bytes that the broker wrote to disk; nothing where its processes are not to be seen.
+    pub fn written_bytes(&self) -> Option<u64> {
+        self.broker_from.zip(self.broker_to).map(|(from, to)| to.written_bytes.saturating_sub(from.written_bytes))
     }
 
-    /// Percent of processor time that nobody used, and that the host took away.
-    pub fn idle_and_steal_percent(&self) -> (f64, f64) {
-        self.idle_and_steal
+    /// What the whole machine did.
+    pub fn machine(&self) -> MachineUse {
+        self.machine
     }
 
     /// For the list of phases.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::{Places, Target};
-use crate::cgroup::MemoryGroup;
-use crate::process;
+use crate::cgroup::Group;
+use crate::process::{self, Account};
 use crate::workload::Durability;
 
 const READY_TIME: Duration = Duration::from_secs(120);
@@ -54,7 +54,7 @@ pub struct Running {
     setup: Setup,
     child: Option<Child>,
     log: PathBuf,
-    pub memory: Option<MemoryGroup>,
+    pub group: Option<Group>,
     pub version: String,
 }
 
@@ -72,7 +72,7 @@ impl Running {
             setup,
             child: None,
             log,
-            memory: None,
+            group: None,
             version: String::new(),
         };
         if target.start.is_empty() {
@@ -83,7 +83,7 @@ impl Running {
             0 => target.memory_limit_mb,
             limit => limit,
         };
-        running.memory = (limit > 0).then(|| MemoryGroup::create(&target.name, limit)).flatten();
+        running.group = Group::create(&target.name, limit);
         running.stop_and_wipe();
         if let Err(error) = running.launch() {
             bail!("{error:#}\n{}", running.last_lines());
@@ -98,6 +98,28 @@ impl Running {
         let mut roots: Vec<u32> = self.target.pid_files.iter().filter_map(from_file).collect();
         roots.extend(self.child.as_ref().map(Child::id));
         process::with_descendants(&roots)
+    }
+
+    /// What its processes used until now; nothing where they are not to be seen, as of a broker on another machine.
+    pub fn account(&self) -> Option<Account> {
+        let mut account = process::account(&self.pids());
+        if account.processes == 0 {
+            return None;
+        }
+        if let Some(group) = &self.group {
+            group.correct(&mut account);
+        }
+        Some(account)
+    }
+
+    /// What its processes run on, as far as that is told: `Java 21.0.4`.
+    pub fn runtime(&self) -> String {
+        let programs = self.pids().into_iter().filter_map(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok());
+        let release = programs.filter(|program| program.ends_with("java")).find_map(|program| {
+            let home = program.parent()?.parent()?;
+            java_version(&fs::read_to_string(home.join("release")).ok()?)
+        });
+        release.map_or(String::new(), |version| format!("Java {version}"))
     }
 
     /// The last lines of its logs, for an error.
@@ -146,7 +168,7 @@ impl Running {
             command.extend([setting.name.clone(), setting.value.clone()]);
         }
         command.extend(self.setup.arguments.iter().cloned());
-        if let Some(group) = &self.memory {
+        if let Some(group) = &self.group {
             command = group.wrap(&command);
         }
         let mut process = self.command(&command)?;
@@ -249,6 +271,12 @@ impl Drop for Running {
     }
 }
 
+/// The version in the `release` file of a Java installation.
+fn java_version(release: &str) -> Option<String> {
+    let line = release.lines().find_map(|line| line.strip_prefix("JAVA_VERSION="))?;
+    Some(line.trim_matches('"').to_owned())
+}
+
 /// Asks a process to end, and ends it when it does not.
 fn end(child: &mut Child) {
     // SAFETY: signals a child that was not waited for, so the id is still its.
@@ -321,6 +349,13 @@ mod tests {
         assert_eq!(wait_for_space(used, 500, Duration::from_secs(60), Duration::ZERO), 0);
         assert_eq!(readings.next(), Some(100), "as soon as that");
         assert_eq!(wait_for_space(|| 900, 500, Duration::ZERO, Duration::ZERO), 400, "what is left is told");
+    }
+
+    #[test]
+    fn the_version_of_java_is_that_of_its_installation() {
+        let release = "IMPLEMENTOR=\"Eclipse\"\nJAVA_VERSION=\"21.0.4\"\nJAVA_VERSION_DATE=\"2024\"\n";
+        assert_eq!(java_version(release).as_deref(), Some("21.0.4"));
+        assert_eq!(java_version("IMPLEMENTOR=x\n"), None);
     }
 
     #[test]

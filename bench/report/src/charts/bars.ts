@@ -5,7 +5,7 @@ import type { CustomSeriesRenderItem } from 'echarts';
 import type { ChartOption, Picture } from '../chart.ts';
 import { slug } from '../element.ts';
 import type { FigureKind } from '../figure.ts';
-import { NONE, rangeText } from '../format.ts';
+import { rangeText } from '../format.ts';
 import { type Contender, counts, type Group } from '../group.ts';
 import { present } from '../statistics.ts';
 import { system } from '../system.ts';
@@ -189,7 +189,7 @@ function valueTexts(row: Row, contender: Contender, kind: FigureKind, x: number,
         ? ''
         : 'invalid';
     const value = present(contender.runs.map(kind.of))[0];
-    const figure = value === undefined ? NONE : kind.tick(value);
+    const figure = value === undefined ? kind.absent : kind.tick(value);
     const both = end - x > VALUES_NARROW || reason === '' ? `${figure} ${reason}` : reason;
     return [{ text: both, x, style: { fill: muted, fontStyle: 'italic' } }];
   }

@@ -1,7 +1,7 @@
 // Title, machine and yardsticks: what the figures were measured on, before any figure.
 
 import { h } from '../element.ts';
-import { count, list, megabytes, megabytesPerSecond, microseconds, moment, rangeText } from '../format.ts';
+import { count, list, megabytes, megabytesPerSecond, microseconds, moment, NONE, rangeText } from '../format.ts';
 import { distinct } from '../charts/common.ts';
 import { type Maybe, spread } from '../statistics.ts';
 import type { Machine, Report, Run } from '../types.ts';
@@ -37,15 +37,15 @@ export function header(report: Report): HTMLElement {
 function byMachine(runs: readonly Run[]): Map<string, Run[]> {
   const machines = new Map<string, Run[]>();
   for (const run of runs) {
-    const { cpu, cores, memory_mb, kernel, disk } = run.machine;
-    const key = [cpu, cores, memory_mb, kernel, disk].join('|');
+    const { cpu, cores, memory_mb, kernel, disk, mount, scheduler, governor, huge_pages } = run.machine;
+    const key = [cpu, cores, memory_mb, kernel, disk, mount, scheduler, governor, huge_pages].join('|');
     machines.set(key, [...(machines.get(key) ?? []), run]);
   }
   return machines;
 }
 
 function machine(runs: Run[]): HTMLElement {
-  const { cpu, cores, memory_mb, kernel, disk } = runs[0]!.machine;
+  const { cpu, cores, memory_mb, kernel, disk, mount, scheduler, governor, huge_pages } = runs[0]!.machine;
   return h(
     'section.machine',
     { 'aria-label': 'Machine and yardsticks' },
@@ -54,6 +54,10 @@ function machine(runs: Run[]): HTMLElement {
       ['Memory', megabytes(memory_mb)],
       ['Kernel', kernel],
       ['Disk', disk],
+      ['Mounted', mount || NONE],
+      ['I/O scheduler', scheduler || NONE],
+      ['Governor', governor || 'none: the machine has no say in its frequency'],
+      ['Huge pages', huge_pages || NONE],
     ]),
     facts(`Yardsticks of the machine${runs.length > 1 ? ', median (range) over the runs' : ''}`, [
       ['Sequential write', over(runs, (one) => one.write_mb_s, megabytesPerSecond)],

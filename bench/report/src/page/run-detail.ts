@@ -1,7 +1,8 @@
 // Everything else about a run, as text: remarks, command, durability, rates tried, workload, generator.
 
 import { h } from '../element.ts';
-import { digits, grouped, megabytes, messageRate, milliseconds, moment, NONE, percent, seconds } from '../format.ts';
+import { digits, grouped, measuredOr, megabytes, messageRate, milliseconds, moment, NONE, percent, seconds } from '../format.ts';
+import type { Maybe } from '../statistics.ts';
 import type { Priming, Run } from '../types.ts';
 import { chipElement, chips } from './verdict.ts';
 
@@ -27,6 +28,7 @@ export function runDetail(run: Run): HTMLElement {
     facts('Measured phase', measured(run)),
     facts('Target', target(run)),
     facts('Generator', generator(run)),
+    facts('Processor time of the machine', processor(run)),
     facts(
       'Workload',
       Object.entries(run.workload).map(([name, value]) => [name, written(value)]),
@@ -72,9 +74,11 @@ function target({ target: record, broker, started, scale, order, priming }: Run)
     ['Driver', record.driver],
     ['Heap', record.heap || NONE],
     ['Memory limit', record.memory_limit_mb === null ? 'none' : megabytes(record.memory_limit_mb)],
-    ['Processes, threads', `${grouped(broker.processes)}, ${grouped(broker.threads)}`],
-    ['CPU', seconds(broker.cpu_s)],
-    ['Disk written', megabytes(broker.disk_write_mb)],
+    ['Runs on', record.runtime || NONE],
+    ['Processes', measuredOr(broker.processes || null, grouped)],
+    ['Threads', measuredOr(broker.threads, grouped)],
+    ['CPU', measuredOr(broker.cpu_s, seconds)],
+    ['Disk written', measuredOr(broker.disk_write_mb, megabytes)],
     ['Started', moment(started)],
     ['Scale', scale],
     ['Place in its pair', String(order + 1)],
@@ -101,6 +105,19 @@ function generator({ generator: account }: Run): Fact[] {
     ['Taken by the host', percent(account.steal_percent)],
     ['Idle', percent(account.idle_percent)],
     ['Uncertainty of clocks', milliseconds(account.clock_uncertainty_ms)],
+  ];
+}
+
+function processor({ processor: time }: Run): Fact[] {
+  if (!time) return [];
+  const share = (value: Maybe): string => `${seconds(value)}, ${percent(((value ?? 0) / time.all_s) * 100)}`;
+  return [
+    ['Busy', share(time.busy_s)],
+    ['Broker', measuredOr(time.broker_s, share)],
+    ['This process', share(time.generator_s)],
+    ['Kernel threads', share(time.kernel_s)],
+    ['Interrupts', share(time.interrupts_s)],
+    ['Others', measuredOr(time.others_s, share)],
   ];
 }
 

@@ -1,7 +1,7 @@
 // All runs of an experiment, a row each; the details of a run open below its row.
 
 import { h, slug } from '../element.ts';
-import { count, digits, megabytes, NONE, short } from '../format.ts';
+import { count, digits, measuredOr, megabytes, NONE, short } from '../format.ts';
 import { type Contender, counts, type Group } from '../group.ts';
 import type { Curve, ExperimentRecord, Run } from '../types.ts';
 import { swatch } from './legend.ts';
@@ -37,11 +37,12 @@ const COLUMNS: Column[] = [
   { title: 'MB/s', over: 'Published', cell: (run) => digits(run.measured.publish_mb_s) },
   ...latency('Publish latency, ms', (run) => run.measured.publish_latency),
   ...latency('End-to-end latency, ms', (run) => run.measured.end_to_end_latency),
-  { title: 'CPU-s/GB', over: 'Used by the target', cell: (run) => digits(run.broker.cpu_s_per_gb) },
-  { title: 'Peak memory', over: 'Used by the target', cell: (run) => megabytes(run.broker.memory_peak_mb) },
-  { title: 'Disk B/B', over: 'Used by the target', cell: (run) => digits(run.broker.disk_bytes_per_byte) },
-  { title: 'Handles', over: 'Used by the target', cell: (run) => short(run.broker.handles) },
-  { title: 'Connections', over: 'Used by the target', cell: (run) => short(run.broker.connections) },
+  { title: 'CPU-s/GB', over: 'Used by the target', cell: (run) => measuredOr(run.broker.cpu_s_per_gb, digits) },
+  { title: 'Peak memory', over: 'Used by the target', cell: (run) => measuredOr(run.broker.memory_peak_mb, megabytes) },
+  { title: 'Page cache', over: 'Used by the target', cell: (run) => measuredOr(run.broker.page_cache_peak_mb, megabytes) },
+  { title: 'Disk B/B', over: 'Used by the target', cell: (run) => measuredOr(run.broker.disk_bytes_per_byte, digits) },
+  { title: 'Handles', over: 'Used by the target', cell: (run) => measuredOr(run.broker.handles, short) },
+  { title: 'Connections', over: 'Used by the target', cell: (run) => measuredOr(run.broker.connections, short) },
   { title: 'Version', over: '', text: true, cell: (run) => run.target.version },
   {
     title: 'Durability',
