@@ -9,7 +9,7 @@ use super::Comparison;
 use crate::clock::{Clock, seconds_since_1970};
 use crate::drivers::{self, Job};
 use crate::experiment::{Experiment, Variation};
-use crate::plan::{Session, peaks};
+use crate::plan::{Asked, Session, peaks};
 use crate::progress::{Progress, count};
 use crate::result::{FORMAT, Machine, Measured, Position, Priming, PrimingEnd, Run, TargetRecord, Verdict};
 use crate::run::{self, Brought, Setting};
@@ -88,27 +88,40 @@ impl<'a> Making<'a> {
             self.lost(&name, &anyhow::anyhow!("brokerArguments: it is not started by us"));
             return self.comparison.store.keep_state(&self.state);
         }
-        let machine = yardstick::measure(&self.comparison.places.scratch)?;
-        let started = Running::start(target, &self.comparison.places, session.setup.clone());
-        let primed = started.and_then(|running| {
-            let used = running.used_bytes();
-            Ok((self.prime_session(session, &running)?, used, running))
-        });
-        match primed {
-            Ok((priming, used, running)) => {
-                for (place, (asked, ceiling)) in session.runs.iter().zip(ceilings).enumerate() {
-                    if self.interrupted.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let experiment = &self.comparison.experiments[asked.experiment];
-                    let (running, machine, place, priming) = (&running, &machine, place as u32, priming.as_ref());
-                    let made = Made { session, experiment, target, running, machine, ceiling, place, used, priming };
-                    self.make_run(&made, &experiment.variations[asked.variation])?;
+        let mut rest: Vec<(Asked, Option<f64>)> = session.runs.iter().copied().zip(ceilings).collect();
+        // A broker that has ended in a run is started again for the runs after it.
+        while !rest.is_empty() && !self.interrupted.load(Ordering::Relaxed) {
+            match self.make_start(session, &rest) {
+                Ok(made) => rest.drain(..made).for_each(drop),
+                Err(error) => {
+                    self.lost(&name, &error);
+                    break;
                 }
             }
-            Err(error) => self.lost(&name, &error),
         }
         self.comparison.store.keep_state(&self.state)
+    }
+
+    /// Starts a target, primes it and makes these runs until its broker ends; how many were made, at least one.
+    fn make_start(&mut self, session: &Session, runs: &[(Asked, Option<f64>)]) -> Result<usize> {
+        let target = &self.comparison.targets[session.target];
+        let machine = yardstick::measure(&self.comparison.places.scratch)?;
+        let running = Running::start(target, &self.comparison.places, session.setup.clone())?;
+        let (used, was_seen) = (running.used_bytes(), !running.has_ended());
+        let priming = self.prime_session(session, &running)?;
+        for (place, (asked, ceiling)) in runs.iter().enumerate() {
+            if self.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            let experiment = &self.comparison.experiments[asked.experiment];
+            let (running, machine, ceiling, priming) = (&running, &machine, *ceiling, priming.as_ref());
+            let made = Made { session, experiment, target, running, machine, ceiling, place: place as u32, used, priming };
+            self.make_run(&made, &experiment.variations[asked.variation])?;
+            if was_seen && running.has_ended() {
+                return Ok(place + 1);
+            }
+        }
+        Ok(runs.len())
     }
 
     /// Primes a target once for all runs of its start, by the load of one of them.

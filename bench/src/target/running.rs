@@ -112,6 +112,11 @@ impl Running {
         Some(account)
     }
 
+    /// Whether a broker that was started here has no process any more.
+    pub fn has_ended(&self) -> bool {
+        !self.target.start.is_empty() && self.pids().is_empty()
+    }
+
     /// What its processes run on, as far as that is told: `Java 21.0.4`.
     pub fn runtime(&self) -> String {
         let programs = self.pids().into_iter().filter_map(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok());
