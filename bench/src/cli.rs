@@ -119,7 +119,7 @@ pub enum Command {
 /// What comparing and running share.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Targets by name, or paths of TOML files, separated by commas [default: all shipped ones]
+    /// Targets by name, or paths of TOML files, which may hold several of any names, separated by commas [default: all shipped ones]
     #[arg(long, value_delimiter = ',')]
     pub targets: Vec<String>,
     /// Folder of results; what is there already is not run again [default: target/bench/NAME]

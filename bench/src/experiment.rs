@@ -10,6 +10,7 @@ use serde_yaml_ng::{Mapping, Value};
 
 use crate::nearest;
 use crate::result::{ExperimentRecord, Figure};
+use crate::target::Target;
 use crate::workload::Workload;
 
 macro_rules! shipped {
@@ -108,8 +109,8 @@ pub struct Variation {
 
 impl Variation {
     /// Whether this target takes part.
-    pub fn is_for(&self, target: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == target)
+    pub fn is_for(&self, target: &Target) -> bool {
+        self.only.is_empty() || target.is_among(&self.only)
     }
 }
 
@@ -159,7 +160,7 @@ impl Experiment {
             other => bail!("no scale `{other}`; there are `quick`, `full` and, of a few, `graded`"),
         };
         for target in file.targets.iter().chain(&chosen.once) {
-            ensure!(crate::target::Target::names().any(|name| name == target), "unknown target `{target}`");
+            ensure!(Target::names().any(|name| name == target), "unknown target `{target}`");
         }
         let base = Workload { name: id.to_owned(), ..Workload::default() };
         let base = base.with(&file.workload)?.with(&chosen.workload)?;
@@ -246,6 +247,7 @@ mod tests {
         let point: Mapping = serde_yaml_ng::from_str("{durability: fsync, batchBytes: 10000, only: [kafka]}").unwrap();
         let variation = vary_by(&Workload::default(), point).unwrap();
         assert_eq!(variation.label, "durability=fsync, batchBytes=10000");
-        assert!(variation.is_for("kafka") && !variation.is_for("mainstem"));
+        let is_for = |name| variation.is_for(&Target::find(name).unwrap());
+        assert!(is_for("kafka") && !is_for("mainstem"));
     }
 }

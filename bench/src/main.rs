@@ -86,16 +86,17 @@ fn execute(command: Command) -> Result<()> {
             let name = experiments.join("+");
             let experiments = find(&experiments, &scale)?;
             let own = experiments.iter().map(|experiment| experiment.pairs).max().unwrap_or(1);
-            compare(&name, experiments, Some(pairs.unwrap_or(own.max(findings::PAIRS_WANTED))), None, &common)
+            compare(&name, experiments, Some(pairs.unwrap_or(own.max(findings::PAIRS_WANTED))), None, all_targets(&common)?, &common)
         }
         Command::Suite { scale, budget, common } => {
             let names: Vec<String> = Experiment::names().map(str::to_owned).collect();
             let minutes = budget.or((scale == "quick").then_some(plan::budget::SUITE_MINUTES));
             ensure!(minutes.is_none_or(|minutes| (1.0..1e6).contains(&minutes)), "--budget is a number of minutes from 1 on");
             let budget = minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
-            compare(&scale, find(&names, &scale)?, None, budget, &common)
+            compare(&scale, find(&names, &scale)?, None, budget, all_targets(&common)?, &common)
         }
         Command::Run { workloads, target, seconds, common } => {
+            let asked = one_target(&target, &common.targets)?;
             let mut experiments = Vec::new();
             for path in &workloads {
                 let mut workload = Workload::read(path)?;
@@ -104,9 +105,9 @@ fn execute(command: Command) -> Result<()> {
                 }
                 // Published files share names; their file names are their own.
                 let id = path.file_stem().unwrap_or_default().to_string_lossy();
-                experiments.push(Experiment::of_workload(&id, workload, Target::find(&target)?.name));
+                experiments.push(Experiment::of_workload(&id, workload, asked.name.clone()));
             }
-            compare("run", experiments, Some(1), None, &Common { targets: vec![target], ..common })
+            compare("run", experiments, Some(1), None, vec![asked], &common)
         }
         Command::Report { folder } => {
             ensure!(folder.is_dir(), "{} is no folder of results", folder.display());
@@ -169,19 +170,32 @@ fn check(workloads: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
+/// The targets that were asked for; without, all shipped ones.
+fn all_targets(common: &Common) -> Result<Vec<Target>> {
+    let words: Vec<String> = match common.targets.as_slice() {
+        [] => Target::names().map(str::to_owned).collect(),
+        given => given.to_vec(),
+    };
+    let found: Vec<Vec<Target>> = words.iter().map(|word| Target::find_all(word)).collect::<Result<_>>()?;
+    Ok(found.concat())
+}
+
+/// A target by its name in one of these files, or as [`Target::find`] finds it.
+fn one_target(word: &str, files: &[String]) -> Result<Target> {
+    let given: Vec<Vec<Target>> = files.iter().map(|file| Target::find_all(file)).collect::<Result<_>>()?;
+    let named = given.concat().into_iter().find(|target| target.name == word);
+    named.map_or_else(|| Target::find(word), Ok)
+}
+
 fn compare(
     name: &str,
     experiments: Vec<Experiment>,
     pairs: Option<u32>,
     budget: Option<Duration>,
+    mut targets: Vec<Target>,
     common: &Common,
 ) -> Result<()> {
     let began = Instant::now();
-    let words: Vec<String> = match common.targets.as_slice() {
-        [] => Target::names().map(str::to_owned).collect(),
-        given => given.to_vec(),
-    };
-    let mut targets: Vec<Target> = words.iter().map(|word| Target::find(word)).collect::<Result<_>>()?;
     if !common.targets.is_empty() {
         check_names(&targets, &experiments)?;
     }
@@ -221,12 +235,13 @@ fn compare(
     Ok(())
 }
 
-/// Whether each target takes part in something: one that no experiment names would be left out without a word.
+/// Whether each target has a name of its own and takes part in something: one that no experiment means would be left out without a word.
 fn check_names(targets: &[Target], experiments: &[Experiment]) -> Result<()> {
     let names: BTreeSet<&str> = experiments.iter().flat_map(|one| one.targets.iter().map(String::as_str)).collect();
-    for target in targets {
+    for (number, target) in targets.iter().enumerate() {
+        ensure!(targets[..number].iter().all(|other| other.name != target.name), "two targets are called `{}`", target.name);
         ensure!(
-            names.contains(target.name.as_str()),
+            experiments.iter().any(|experiment| target.is_among(&experiment.targets)),
             "target `{}` takes part in none of these experiments; they name {}",
             target.name,
             names.iter().copied().collect::<Vec<_>>().join(", ")

@@ -130,16 +130,15 @@ impl Outline<'_> {
     fn takes_part(&self, target: usize, asked: Asked, pair: u32) -> bool {
         let (experiment, target) = (&self.experiments[asked.experiment], &self.targets[target]);
         let variation = &experiment.variations[asked.variation];
-        let (name, pairs) = (target.known_as(), self.pairs_of(experiment));
-        let named = |names: &[String]| names.iter().any(|one| one == name);
-        let once = self.pairs.is_none() && pair > 1 && named(&experiment.once);
+        let pairs = self.pairs_of(experiment);
+        let once = self.pairs.is_none() && pair > 1 && target.is_among(&experiment.once);
         // With fewer pairs no difference is told, so the floor is not needed.
         let again = !is_again(&target.name) || pairs as usize >= PAIRS_MIN && pair <= self.again_pairs;
         pair <= pairs
-            && named(&experiment.targets)
+            && target.is_among(&experiment.targets)
             && !once
             && again
-            && variation.is_for(name)
+            && variation.is_for(target)
             && target.promise(variation.workload.durability).is_some()
     }
 

@@ -70,9 +70,16 @@ pub struct TargetRecord {
     pub memory_limit_mb: Option<u64>,
     /// Size of the heap where the system has one, for the reader; empty otherwise.
     pub heap: String,
+    /// Copies of each message that its topics and queues were made with; 0 = whatever the broker does by itself.
+    #[serde(default = "one")]
+    pub replication: u16,
     /// What its processes run on, like `Java 21.0.4`; empty where that was not to be told.
     #[serde(default)]
     pub runtime: String,
+}
+
+fn one() -> u16 {
+    1
 }
 
 /// A setting that differs from the system's default.

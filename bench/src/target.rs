@@ -2,8 +2,12 @@
 //!
 //! A target is a TOML file, shipped (`targets/*.toml`) or given by path. Words in braces are replaced:
 //! `{peers}` the folder of the peers' scripts, `{peers_home}` where they keep their data, `{mainstem}` our binary, `{data}`
-//! a scratch folder of this run, `{durability}` the workload's, `{port NAME}` a free port, the same wherever the name stands.
+//! a scratch folder of this run, `{durability}` the workload's, `{port NAME}` a free port, the same wherever the name stands, `{env NAME}` an
+//! environment variable, so that no password has to stand in a file.
 //! A target without `start` is one that runs already.
+//!
+//! A file is one target, or a list of them (`[[target]]`), of any names. A target takes part in an experiment that names it, or the shipped
+//! target that it is `like`: by default Kafka, RabbitMQ, Pulsar or NATS, by its driver.
 
 mod running;
 
@@ -53,6 +57,15 @@ pub struct Target {
     pub title: String,
     /// One of `drivers::NAMES`.
     pub driver: String,
+    /// The shipped target in whose place it takes part in experiments.
+    #[serde(default)]
+    pub like: Option<String>,
+    /// Words for the driver, whatever the durability: who logs in, how the connection is protected. They are in no result.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+    /// Copies of each message that topics and queues are made with; 0 = whatever the broker does by itself.
+    #[serde(default = "one")]
+    pub replication: u16,
     /// Where clients connect, `host:port`.
     pub address: String,
     /// Starts it; returns when it is ready unless `foreground`. Absent: it runs already and is left alone.
@@ -108,8 +121,19 @@ fn ten() -> f64 {
     10.0
 }
 
+fn one() -> u16 {
+    1
+}
+
 fn fourteen() -> f64 {
     14.0
+}
+
+/// A file of several targets.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    target: Vec<Target>,
 }
 
 /// Where settings go.
@@ -180,11 +204,21 @@ impl Target {
         SHIPPED.iter().map(|(name, _)| *name)
     }
 
-    /// A shipped target by name, or one from a file by its path.
+    /// A shipped target by name, or the only one of a file by its path.
+    ///
+    /// # Errors
+    /// As [`Target::find_all`], or the file has several.
+    pub fn find(word: &str) -> Result<Self> {
+        let mut found = Self::find_all(word)?;
+        ensure!(found.len() == 1, "target file {word} has {} targets: one is wanted here", found.len());
+        Ok(found.remove(0))
+    }
+
+    /// A shipped target by name, or all of a file by its path.
     ///
     /// # Errors
     /// No such target (the nearest is named), or a mistake in its file.
-    pub fn find(word: &str) -> Result<Self> {
+    pub fn find_all(word: &str) -> Result<Vec<Self>> {
         let text = if word.ends_with(".toml") || word.contains('/') {
             std::fs::read_to_string(word).with_context(|| format!("target file {word}"))?
         } else {
@@ -192,14 +226,36 @@ impl Target {
             let meant = nearest(Self::names(), word);
             found.with_context(|| format!("no target `{word}`; did you mean `{meant}`?"))?.1.to_owned()
         };
-        let target: Self = toml::from_str(&with_free_ports(text)?).with_context(|| format!("target {word}"))?;
-        let driver = &target.driver;
+        let parse = || {
+            let text = with_free_ports(with_environment(text)?)?;
+            let table: toml::Table = toml::from_str(&text)?;
+            let all = if table.contains_key("target") { toml::from_str::<List>(&text)?.target } else { vec![toml::from_str(&text)?] };
+            all.iter().try_for_each(Self::check)?;
+            Ok::<_, anyhow::Error>(all)
+        };
+        parse().with_context(|| format!("target {word}"))
+    }
+
+    fn check(&self) -> Result<()> {
+        let Self { name, driver, .. } = self;
+        // It is part of the names of files and groups.
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        ensure!(
+            name.starts_with(|letter: char| letter.is_ascii_alphanumeric()) && name.len() <= 60 && name.chars().all(allowed),
+            "name `{name}`: begin with a letter or digit, then letters, digits, `-`, `_` and `.`, 60 at most"
+        );
+        ensure!(!is_again(name), "name `{name}`: names that end in `{AGAIN}` are made by the benchmark");
         ensure!(
             crate::drivers::NAMES.contains(&driver.as_str()),
-            "target {word}: no driver `{driver}`; did you mean `{}`?",
+            "no driver `{driver}`; did you mean `{}`?",
             nearest(crate::drivers::NAMES.into_iter(), driver)
         );
-        Ok(target)
+        if let Some(like) = &self.like {
+            let meant = nearest(Self::names(), like);
+            ensure!(Self::names().any(|name| name == like), "like: no target `{like}`; did you mean `{meant}`?");
+        }
+        ensure!(self.memory.is_some() || self.fsync.is_some(), "neither [memory] nor [fsync]: say what its acknowledgements promise");
+        Ok(())
     }
 
     /// The same target again, for the floor of a session.
@@ -207,9 +263,22 @@ impl Target {
         Self { name: format!("{}{AGAIN}", self.name), ..self.clone() }
     }
 
-    /// The name by which experiments know it.
-    pub fn known_as(&self) -> &str {
-        self.name.strip_suffix(AGAIN).unwrap_or(&self.name)
+    /// Whether a list of an experiment means it: by its own name, or that of the shipped target in whose place it stands.
+    pub fn is_among(&self, names: &[String]) -> bool {
+        let own = self.name.strip_suffix(AGAIN).unwrap_or(&self.name);
+        let known = self.known_as(own);
+        names.iter().any(|name| name == own || name == known)
+    }
+
+    /// The shipped target in whose place one of this name stands.
+    fn known_as<'a>(&'a self, own: &'a str) -> &'a str {
+        match (&self.like, self.driver.as_str()) {
+            (Some(like), _) => like,
+            (None, _) if Self::names().any(|name| name == own) => own,
+            (None, "amqp") => "rabbitmq",
+            // The others are called like their drivers.
+            (None, driver) => driver,
+        }
     }
 
     /// How it provides this durability.
@@ -267,6 +336,17 @@ fn with_free_ports(mut text: String) -> Result<String> {
     while let Some((_, rest)) = text.split_once("{port ") {
         let name = rest.split_once('}').context("`{port` without its end")?.0;
         text = text.replace(&format!("{{port {name}}}"), &free_port()?.to_string());
+    }
+    Ok(text)
+}
+
+/// The text with each `{env NAME}` replaced.
+fn with_environment(mut text: String) -> Result<String> {
+    while let Some((_, rest)) = text.split_once("{env ") {
+        let name = rest.split_once('}').context("`{env` without its end")?.0.to_owned();
+        let value = std::env::var(&name).with_context(|| format!("the environment variable {name} is not set"))?;
+        ensure!(!value.contains("{env ") && !value.contains(['"', '\\', '\n']), "{name} has characters that cannot stand in a target file");
+        text = text.replace(&format!("{{env {name}}}"), &value);
     }
     Ok(text)
 }

@@ -96,6 +96,8 @@ export interface TargetRecord {
   settings: Setting[];
   memory_limit_mb: number | null;
   heap: string;
+  /** Copies of each message; 0 = whatever the broker does by itself. */
+  replication: number;
   /** What its processes run on; empty where that was not to be told. */
   runtime: string;
 }

@@ -204,6 +204,7 @@ impl<'a> Making<'a> {
                 memory_limit_mb: running.group.as_ref().and_then(crate::cgroup::Group::limit_mb),
                 heap: target.variant(&session.setup.variant).heap.clone(),
                 runtime: running.runtime(),
+                replication: target.replication,
             },
             command: self.comparison.command.clone(),
             started: seconds_since_1970(),
@@ -300,13 +301,19 @@ impl<'a> Making<'a> {
 
     /// What a driver is told.
     pub fn job(&self, target: &Target, workload: &Workload, run: &str) -> Job {
-        let promise = target.promise(workload.durability);
+        let promised = target.promise(workload.durability).map(|promise| &promise.options);
+        let mut options = target.options.clone();
+        options.extend(promised.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
+        // What we start ourselves is one node.
+        if target.replication != 1 || target.start.is_empty() {
+            options.insert("replication".to_owned(), target.replication.to_string());
+        }
         Job {
             driver: target.driver.clone(),
             address: target.address.clone(),
             run: topic_prefix(run),
             workload: workload.clone(),
-            options: promise.map(|promise| promise.options.clone()).unwrap_or_default(),
+            options,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Kafka by librdkafka: speaks to Kafka and to Mainstem.
 //!
-//! Options: `client.NAME` is any setting of librdkafka, `topic.NAME` any configuration of a topic; `filters` is `client`, or `server` where the
+//! Options: `client.NAME` is any setting of librdkafka, SASL among them; `topic.NAME` any configuration of a topic; `replication` how
+//! many copies topics have, 0 = as the broker sets; `filters` is `client`, or `server` where the
 //! broker can select for a group. Producers of the same
 //! client share one librdkafka producer and its threads; a consuming client is one group member that reads all topics.
 
@@ -22,7 +23,7 @@ use rdkafka::message::Message;
 use rdkafka::producer::{BaseRecord, DeliveryResult, NoCustomPartitioner, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientContext, Statistics, util};
 
-use super::options::{check_no_exchanges, check_options, choice};
+use super::options::{check_no_exchanges, check_options, choice, number};
 use super::portion::ByClient;
 use super::{Driver, Job, Offer, Place, Publisher, Seat, Subscriber};
 use crate::outcome::{Outcomes, Ticket};
@@ -46,19 +47,26 @@ const STATISTICS_MS: &str = "500";
 /// Messages that a consumer takes while it holds its intake.
 const INTAKE_MESSAGES: usize = 1024;
 
+/// The broker chooses the number of copies.
+const BROKERS_OWN: i32 = -1;
+
 /// librdkafka for one run.
 pub struct Kafka {
     job: Job,
+    /// Of each topic.
+    copies: i32,
     producers: ByClient<ThreadedProducer<Completions>>,
 }
 
 impl Kafka {
     /// Checks what the workload wants of this protocol.
     pub fn new(job: &Job) -> Result<Self> {
-        check_options(job, &["client.", "topic.", "filters"])?;
+        check_options(job, &["client.", "topic.", "filters", "replication"])?;
         choice(job, "filters", &["client", "server"])?;
         check_no_exchanges(job)?;
-        Ok(Self { job: job.clone(), producers: ByClient::new(job.publishing_clients()) })
+        let copies: i32 = number(job, "replication", 1)?;
+        let copies = if copies == 0 { BROKERS_OWN } else { copies };
+        Ok(Self { job: job.clone(), copies, producers: ByClient::new(job.publishing_clients()) })
     }
 
     fn config(&self) -> ClientConfig {
@@ -142,7 +150,7 @@ impl Driver for Kafka {
                 let topics: Vec<NewTopic> = names
                     .iter()
                     .map(|name| {
-                        let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+                        let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(self.copies));
                         self.prefixed("topic.").fold(topic, |topic, (key, value)| topic.set(key, value))
                     })
                     .collect();

@@ -1,6 +1,6 @@
 //! NATS JetStream by async-nats.
 //!
-//! Options: `stream.storage` is `file` (default) or `memory`, `stream.replicas` the number of copies (1).
+//! Options: `stream.storage` is `file` (default) or `memory`, `replication` the number of copies (1); `user` and `password` log in.
 //!
 //! A topic is a stream of the same name with one subject of the same name, whatever `partitionsPerTopic` says: JetStream has
 //! no partitions. A subscription is a durable pull consumer of each stream, which its clients compete for. `prefetch` is
@@ -31,7 +31,7 @@ use futures_util::{FutureExt, Sink, StreamExt, TryStreamExt};
 use tokio::sync::oneshot;
 
 use self::link::{Link, LinkState, Slots};
-use super::options::{check_no_exchanges, check_options, choice, name_and_version};
+use super::options::{check_no_exchanges, check_options, choice, name_and_version, number};
 use super::portion::ByClient;
 use super::portion::{share, window_of};
 use super::threads::{Crew, Stop, Threads};
@@ -70,7 +70,7 @@ pub struct Nats {
 impl Nats {
     /// Checks what the workload wants of this protocol.
     pub fn new(job: &Job) -> Result<Self> {
-        check_options(job, &["stream.storage", "stream.replicas"])?;
+        check_options(job, &["stream.storage", "replication", "user", "password"])?;
         check_no_exchanges(job)?;
         let workload = &job.workload;
         ensure!(
@@ -82,8 +82,7 @@ impl Nats {
             "memory" => StorageType::Memory,
             _ => StorageType::File,
         };
-        let replicas = job.options.get("stream.replicas").map_or("1", String::as_str);
-        let num_replicas = replicas.parse().with_context(|| format!("option `stream.replicas` is `{replicas}`"))?;
+        let num_replicas = number(job, "replication", 1)?;
         Ok(Self {
             threads: Threads::start("nats")?,
             stream: StreamConfig { storage, num_replicas, ..StreamConfig::default() },
@@ -103,6 +102,11 @@ impl Nats {
                 heard.hear(&event);
                 async {}
             });
+        let option = |name: &str| self.job.options.get(name).cloned();
+        let options = match (option("user"), option("password")) {
+            (Some(user), password) => options.user_and_password(user, password.unwrap_or_default()),
+            (None, _) => options,
+        };
         let client = options.connect(&self.job.address).await;
         Ok(Link { client: client.with_context(|| format!("no NATS at {}", self.job.address))?, shared })
     }

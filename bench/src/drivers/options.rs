@@ -28,6 +28,12 @@ pub fn choice<'a>(job: &'a Job, name: &str, allowed: &[&'a str]) -> Result<&'a s
     found.copied().with_context(|| format!("option `{name}` is `{value}`: one of {}", allowed.join(", ")))
 }
 
+/// The option as a number; `otherwise` where it is not given.
+pub fn number<T: std::str::FromStr>(job: &Job, name: &str, otherwise: T) -> Result<T> {
+    let Some(text) = job.options.get(name) else { return Ok(otherwise) };
+    text.parse().ok().with_context(|| format!("option `{name}` is `{text}`: a number"))
+}
+
 /// Refuses what only AMQP has.
 pub fn check_no_exchanges(job: &Job) -> Result<()> {
     ensure!(job.workload.exchange_type == ExchangeType::Default, "exchangeType: this protocol has no exchanges");

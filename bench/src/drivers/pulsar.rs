@@ -36,7 +36,7 @@ use pulsar::{
 
 use self::admin::Admin;
 use self::lanes::{Batching, Fate, Queue, Waiting};
-use super::options::{check_no_exchanges, check_options, choice, name_and_version};
+use super::options::{check_no_exchanges, check_options, choice, name_and_version, number};
 use super::portion::{ByClient, Window};
 use super::portion::{share, window_of};
 use super::threads::{Crew, Stop, Threads};
@@ -71,7 +71,9 @@ pub struct Pulsar {
 impl Pulsar {
     /// Checks what the workload wants of this protocol.
     pub fn new(job: &Job) -> Result<Self> {
-        check_options(job, &["admin", "subscription.type"])?;
+        check_options(job, &["admin", "subscription.type", "replication"])?;
+        let copies: u16 = number(job, "replication", 1)?;
+        ensure!(copies <= 1, "replication: in Pulsar it is a policy of the namespace; set it there and let the target say 0");
         check_no_exchanges(job)?;
         let workload = &job.workload;
         ensure!(workload.filter_subscriptions == 0, "filterSubscriptions: this driver has no filter on the server");

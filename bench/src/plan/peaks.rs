@@ -36,8 +36,8 @@ pub fn key(experiment: &Experiment, durability: Durability) -> String {
 
 /// Does this target's better variant have to be found?
 pub fn has_choice(target: &Target, experiments: &[Experiment]) -> bool {
-    let takes_part = |experiment: &Experiment| experiment.targets.contains(&target.name) && !experiment.variants;
-    target.tuned.is_some() && experiments.iter().any(takes_part)
+    let takes_part = |experiment: &Experiment| target.is_among(&experiment.targets) && !experiment.variants;
+    target.tuned.is_some() && !is_again(&target.name) && experiments.iter().any(takes_part)
 }
 
 impl Outline<'_> {
@@ -59,7 +59,7 @@ impl Outline<'_> {
         let mut starts: Vec<PeakStart> = Vec::new();
         for (key, (experiment, workload)) in needed {
             for (number, target) in self.targets.iter().enumerate() {
-                let asked = self.experiments[experiment].targets.contains(&target.name) && !is_again(&target.name);
+                let asked = target.is_among(&self.experiments[experiment].targets) && !is_again(&target.name);
                 if !asked || target.promise(workload.durability).is_none() {
                     continue;
                 }

@@ -35,12 +35,16 @@ impl Bench {
         path
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    fn broker(&self) -> PathBuf {
         let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/mainstem");
         let broker = std::env::var_os("MAINSTEM_BENCH_BROKER").map_or(built, PathBuf::from);
         assert!(broker.exists(), "no {}: `make build` makes it", broker.display());
+        broker
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mainstem-bench"));
-        command.args(words).arg("--mainstem").arg(broker).arg("--out").arg(self.path("out"));
+        command.args(words).arg("--mainstem").arg(self.broker()).arg("--out").arg(self.path("out"));
         command.arg("--scratch").arg(self.path("scratch"));
         command.env("MAINSTEM_BENCH_PEERS", self.path("no-peers"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -208,6 +212,96 @@ fn ctrl_c_ends_the_broker_and_leaves_a_report() {
     assert_eq!(run["stopped"], "measure: interrupted");
     assert!(run["measured"]["published"].as_u64().unwrap() > 0, "what was measured is kept");
     assert!(bench.path("out/report.html").exists());
+}
+
+/// A broker that runs already, with logins on every port; ended when dropped.
+struct Theirs {
+    child: Child,
+    kafka: u16,
+    amqp: u16,
+}
+
+impl Theirs {
+    fn start(bench: &Bench, folder: &Path) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        fs::write(folder.join("password"), "Tr0ub4dor").unwrap();
+        let port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (kafka, amqp, admin) = (port(), port(), port());
+        // The benchmark's own variables begin like the settings of Mainstem, which refuses those it does not know.
+        let child = Command::new(bench.broker())
+            .env_remove("MAINSTEM_BENCH_BROKER")
+            .args(["serve", "--data", &at("data"), "--default-user", "anna", "--default-pass-file", &at("password")])
+            .args(["--set", &format!("listeners=SASL_PLAINTEXT://127.0.0.1:{kafka}"), "--set", "sasl.enabled.mechanisms=PLAIN"])
+            .args(["--amqp", &format!("127.0.0.1:{amqp}"), "--admin", &format!("127.0.0.1:{admin}")])
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(folder.join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let theirs = Self { child, kafka, amqp };
+        let began = Instant::now();
+        while [kafka, amqp].iter().any(|port| std::net::TcpStream::connect(("127.0.0.1", *port)).is_err()) {
+            assert!(began.elapsed() < Duration::from_secs(60), "{}", fs::read_to_string(folder.join("log")).unwrap_or_default());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        theirs
+    }
+}
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn somebody_elses_brokers_with_logins_are_asked_under_their_own_names() {
+    let bench = Bench::new();
+    let folder = bench.path("theirs");
+    let theirs = Theirs::start(&bench, &folder);
+    let file = bench.path("targets.toml");
+    let targets = format!(
+        r#"
+        [[target]]
+        name = "orders"
+        title = "Orders"
+        driver = "kafka"
+        address = "127.0.0.1:{}"
+        options = {{ "client.security.protocol" = "sasl_plaintext", "client.sasl.mechanism" = "PLAIN", "client.sasl.username" = "anna", "client.sasl.password" = "{{env ORDERS_PASSWORD}}" }}
+        [target.memory]
+        note = "as its owner says"
+
+        [[target]]
+        name = "tasks"
+        title = "Tasks"
+        driver = "amqp"
+        address = "127.0.0.1:{}"
+        options = {{ user = "anna", password = "{{env ORDERS_PASSWORD}}", vhost = "/" }}
+        [target.memory]
+        note = "as its owner says"
+        "#,
+        theirs.kafka, theirs.amqp
+    );
+    fs::write(&file, targets).unwrap();
+    let mut command = bench.command(&["compare", "delay", "--pairs", "1", "--plan", "--targets", file.to_str().unwrap()]);
+    let plan = command.env("ORDERS_PASSWORD", "Tr0ub4dor").output().unwrap();
+    assert!(text(&plan.stdout).contains("(orders, tasks)"), "no target is left out: {} {}", text(&plan.stdout), text(&plan.stderr));
+    // The experiment itself takes minutes: a short one of the same kind, for both, from a file of experiments would do; here a workload.
+    let workload = bench.workload(&format!("{STEADY}testSeconds: 3\n"));
+    for name in ["orders", "tasks"] {
+        let words = ["run", workload.to_str().unwrap(), "--targets", file.to_str().unwrap(), "--target", name];
+        let output = bench.command(&words).env("ORDERS_PASSWORD", "Tr0ub4dor").output().unwrap();
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+    }
+    let kept: String = files(&bench.path("out")).into_iter().map(|path| fs::read_to_string(path).unwrap_or_default()).collect();
+    assert!(!kept.contains("Tr0ub4dor"), "no password is in a result");
+    let page = fs::read_to_string(bench.path("out/report.md")).unwrap();
+    for name in ["orders", "tasks"] {
+        let row = page.lines().find(|line| line.starts_with(&format!("|  | {name} "))).unwrap_or_else(|| panic!("no {name}: {page}"));
+        assert_eq!(row.matches("not measured").count(), 3, "no zeros that are none: {row}");
+        assert!(!row.contains("not complete") && !row.contains("messages failed"), "{row}");
+    }
 }
 
 #[test]

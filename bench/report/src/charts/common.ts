@@ -15,7 +15,14 @@ export const NARROW = 560;
 /** In place of a drawing. */
 export const NOTHING = 'Nothing to draw: not measured here, or every target is switched off.';
 
-export const ONE_NODE = 'One node, not replicated.';
+const ONE_NODE = 'One node, not replicated.';
+
+/** How many copies of each message there were. */
+export function copies(runs: readonly Run[]): string {
+  const found = [...new Set(runs.map((run) => run.target.replication ?? 1))].sort((a, b) => a - b);
+  if (found.every((number) => number === 1)) return ONE_NODE;
+  return `Copies of each message: ${found.map((number) => (number === 0 ? 'as the broker sets' : String(number))).join(', ')}.`;
+}
 
 const measure = document.createElement('canvas').getContext('2d');
 
@@ -30,7 +37,7 @@ export function textWidth(text: string, size = 12, weight = 400): number {
 export function context(runs: readonly Run[]): string {
   const durability = distinct(runs.map((run) => run.target.durability));
   const scale = distinct(runs.map((run) => run.scale));
-  return `${ONE_NODE} Durability: ${durability.join(', ') || 'not stated'}. Scale: ${scale.join(', ') || 'not stated'}.`;
+  return `${copies(runs)} Durability: ${durability.join(', ') || 'not stated'}. Scale: ${scale.join(', ') || 'not stated'}.`;
 }
 
 export function distinct(words: readonly string[]): string[] {

@@ -2,7 +2,7 @@
 
 import { h } from '../element.ts';
 import { count, list, megabytes, megabytesPerSecond, microseconds, moment, NONE, rangeText } from '../format.ts';
-import { distinct } from '../charts/common.ts';
+import { copies, distinct } from '../charts/common.ts';
 import { type Maybe, spread } from '../statistics.ts';
 import type { Machine, Report, Run } from '../types.ts';
 
@@ -14,7 +14,7 @@ export function header(report: Report): HTMLElement {
     {},
     h('p.eyebrow', {}, 'mainstem-bench'),
     h('h1', {}, report.title),
-    h('p.lead', {}, 'One node, not replicated. Figures compare within this machine and run; they are not absolute.'),
+    h('p.lead', {}, `${copies(report.runs)} Figures compare within this machine and run; they are not absolute.`),
     h(
       'p.made',
       {},

@@ -19,6 +19,8 @@ const HEADER: &str = "topic";
 pub struct Topology {
     job: Job,
     queue_type: String,
+    /// Members that a quorum queue begins with; 0 = as the broker sets.
+    members: i32,
     /// Absent with the default exchange.
     kind: Option<ExchangeKind>,
 }
@@ -40,7 +42,7 @@ struct Bound {
 
 impl Topology {
     /// What the workload asks for.
-    pub fn new(job: &Job, queue_type: &str) -> Self {
+    pub fn new(job: &Job, queue_type: &str, members: i32) -> Self {
         let kind = match job.workload.exchange_type {
             ExchangeType::Default if job.workload.subscriptions_per_topic <= 1 => None,
             ExchangeType::Default | ExchangeType::Fanout => Some(ExchangeKind::Fanout),
@@ -48,7 +50,7 @@ impl Topology {
             ExchangeType::Topic => Some(ExchangeKind::Topic),
             ExchangeType::Headers => Some(ExchangeKind::Headers),
         };
-        Self { job: job.clone(), queue_type: queue_type.to_owned(), kind }
+        Self { job: job.clone(), queue_type: queue_type.to_owned(), members, kind }
     }
 
     /// The queue of a subscription.
@@ -142,6 +144,9 @@ impl Topology {
         let queue: ShortString = bound.queue.as_str().into();
         let mut arguments = FieldTable::default();
         arguments.insert("x-queue-type".into(), AMQPValue::LongString(self.queue_type.as_str().into()));
+        if self.queue_type == "quorum" && self.members > 0 {
+            arguments.insert("x-quorum-initial-group-size".into(), AMQPValue::LongInt(self.members));
+        }
         if !bound.is_read && self.kind == Some(ExchangeKind::Fanout) {
             arguments.insert("x-max-length".into(), AMQPValue::LongInt(UNREAD_MESSAGES));
         }
@@ -177,7 +182,7 @@ mod tests {
 
     fn topology(exchange_type: ExchangeType, subscriptions_per_topic: u32) -> Topology {
         let workload = Workload { exchange_type, subscriptions_per_topic, bound_queues: 2, ..Workload::default() };
-        Topology::new(&Job::plain("amqp", "", "run", workload), "classic")
+        Topology::new(&Job::plain("amqp", "", "run", workload), "classic", 0)
     }
 
     #[test]
