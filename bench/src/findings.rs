@@ -94,7 +94,7 @@ pub fn interval(ratios: &[f64]) -> Option<(f64, f64)> {
 
 /// The largest factor between two runs of the same binary that were made in the same pair: of this experiment, or of all that have this figure where
 /// it has too few.
-fn floor(runs: &[Run], figures: &BTreeMap<String, Figure>, experiment: &str, figure: Figure) -> Option<f64> {
+pub fn floor(runs: &[Run], figures: &BTreeMap<String, Figure>, experiment: &str, figure: Figure) -> Option<f64> {
     let of = |wanted: &dyn Fn(&Run) -> bool| {
         let mut factors = Vec::new();
         for again in runs.iter().filter(|run| is_again(&run.target.name) && wanted(run)) {

@@ -10,6 +10,7 @@
 
 mod ceiling;
 mod cgroup;
+mod claims;
 mod cli;
 mod clock;
 mod compare;

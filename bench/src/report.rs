@@ -2,6 +2,7 @@
 
 mod csv;
 mod markdown;
+mod matrix;
 mod svg;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::clock::seconds_since_1970;
 use crate::experiment::Experiment;
-use crate::findings;
+use crate::{claims, findings};
 use crate::result::{ExperimentRecord, FORMAT, Figure, Report, Run};
 use crate::store::{self, Store};
 
@@ -36,7 +37,10 @@ pub fn collect(store: &Store) -> Result<Report> {
     let mut missing: BTreeSet<String> = state.missing;
     missing.extend(NOT_TODAY.iter().map(|(name, why)| format!("{name}: {why}")));
     let cuts = state.cuts.into_iter().chain(state.left).collect();
-    Ok(Report { cuts, ..judge(runs, missing.into_iter().collect()) })
+    let mut report = judge(runs, missing.into_iter().collect());
+    let figures = figures_of(&report.experiments);
+    (report.cuts, report.claims) = (cuts, claims::judge(&report.runs, &figures)?);
+    Ok(report)
 }
 
 fn judge(mut runs: Vec<Run>, missing: Vec<String>) -> Report {
@@ -49,18 +53,24 @@ fn judge(mut runs: Vec<Run>, missing: Vec<String>) -> Report {
             experiments.push(record_of(run));
         }
     }
-    let figures: BTreeMap<String, Figure> = experiments.iter().map(|one| (one.id.clone(), one.figure)).collect();
+    let figures = figures_of(&experiments);
     Report {
         format: FORMAT,
         title: "Message brokers compared".to_owned(),
         made: seconds_since_1970(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        matrix: matrix::rows(&runs, &experiments),
+        claims: Vec::new(),
         findings: findings::find(&runs, &figures),
         experiments,
         runs,
         missing,
         cuts: Vec::new(),
     }
+}
+
+fn figures_of(experiments: &[ExperimentRecord]) -> BTreeMap<String, Figure> {
+    experiments.iter().map(|one| (one.id.clone(), one.figure)).collect()
 }
 
 /// The experiment that a run belongs to; a workload file that is none of the shipped ones stands for itself.

@@ -366,6 +366,12 @@ pub struct Report {
     pub version: String,
     pub experiments: Vec<ExperimentRecord>,
     pub runs: Vec<Run>,
+    /// How far each experiment got with each system.
+    #[serde(default)]
+    pub matrix: Vec<MatrixRow>,
+    /// What published comparisons say, judged by these runs.
+    #[serde(default)]
+    pub claims: Vec<Claim>,
     /// Where Mainstem loses comes first.
     pub findings: Vec<Finding>,
     /// What could not be run, and why.
@@ -373,6 +379,52 @@ pub struct Report {
     /// What was cut or left out to end in time.
     #[serde(default)]
     pub cuts: Vec<String>,
+}
+
+/// An experiment, and how far it got with each system.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MatrixRow {
+    pub experiment: String,
+    pub cells: Vec<MatrixCell>,
+}
+
+/// What there is of one system in one experiment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MatrixCell {
+    /// Name of the target.
+    pub system: String,
+    /// Runs that are ranked, of so many; 0 of 0: it was not run.
+    pub ranked: u32,
+    pub runs: u32,
+    /// Variations that have a ranked run, of so many that were run.
+    pub variations_ranked: u32,
+    pub variations: u32,
+    /// Why runs are not ranked; for a system that was not run, whether the experiment asks for it.
+    pub remark: String,
+}
+
+/// A sentence of a published comparison, judged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    pub experiment: String,
+    pub says: String,
+    pub source: String,
+    pub judgement: Judgement,
+    pub reason: String,
+    /// How many times better the one is than the other, median over pairs.
+    pub ratio: Option<f64>,
+    pub interval: Option<(f64, f64)>,
+    pub pairs: u32,
+}
+
+/// Whether a sentence holds here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    Confirmed,
+    Refuted,
+    #[default]
+    NotDecidable,
 }
 
 /// The question behind an experiment.

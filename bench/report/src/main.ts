@@ -14,9 +14,11 @@ import './style/print.css';
 import { drawAllCharts } from './chart.ts';
 import { readReport } from './data.ts';
 import { h } from './element.ts';
+import { claims } from './page/claims.ts';
 import { experimentSection } from './page/experiment.ts';
 import { findings } from './page/findings.ts';
 import { header } from './page/header.ts';
+import { matrix } from './page/matrix.ts';
 import { cuts, missing } from './page/missing.ts';
 import { followReader, navigation } from './page/navigation.ts';
 import { settings } from './page/settings.ts';
@@ -36,6 +38,7 @@ function show(data: Report): void {
       'main.page',
       {},
       header(data),
+      ...[matrix(data), claims(data)].filter((part) => part !== null),
       h('div.verdict-block', {}, ...findings(data), ...lists),
       links,
       h(

@@ -17,10 +17,42 @@ export interface Report {
   version: string;
   experiments: ExperimentRecord[];
   runs: Run[];
+  /** How far each experiment got with each system. */
+  matrix: MatrixRow[];
+  /** What published comparisons say, judged by these runs. */
+  claims: Claim[];
   findings: Finding[];
   missing: string[];
   /** What was cut or left out to end in time. */
   cuts: string[];
+}
+
+export interface MatrixRow {
+  experiment: string;
+  cells: MatrixCell[];
+}
+
+/** What there is of one system in one experiment; 0 runs: it was not run. */
+export interface MatrixCell {
+  system: string;
+  ranked: number;
+  runs: number;
+  variations_ranked: number;
+  variations: number;
+  remark: string;
+}
+
+/** A sentence of a published comparison, judged. */
+export interface Claim {
+  experiment: string;
+  says: string;
+  source: string;
+  judgement: 'confirmed' | 'refuted' | 'not-decidable';
+  reason: string;
+  /** How many times better the one is than the other; null without pairs. */
+  ratio: number | null;
+  interval: [number, number] | null;
+  pairs: number;
 }
 
 export interface ExperimentRecord {

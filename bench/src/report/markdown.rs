@@ -6,14 +6,16 @@ use std::fmt::Write;
 use crate::findings::{figure_of, flaws, is_ours, median};
 use crate::stability;
 use crate::progress::count;
-use crate::result::{Conclusion, ExperimentRecord, Figure, Finding, Report, Run};
+use crate::result::{Conclusion, ExperimentRecord, Figure, Finding, Judgement, Report, Run};
 
 /// Of a broker whose processes are not to be seen.
 const NOT_MEASURED: &str = "not measured";
 
-/// Losses, wins, then a table for each experiment.
+/// Experiments by systems, published claims, losses, wins, then a table for each experiment.
 pub fn tables(report: &Report) -> String {
     let mut text = String::new();
+    matrix_table(&mut text, report);
+    claims_table(&mut text, report);
     for (title, conclusion) in [
         ("Where Mainstem loses", Conclusion::Worse),
         ("Where it wins", Conclusion::Better),
@@ -56,6 +58,49 @@ pub fn tables(report: &Report) -> String {
         }
     }
     text
+}
+
+fn matrix_table(text: &mut String, report: &Report) {
+    let Some(first) = report.matrix.first() else { return };
+    let names: Vec<&str> = first.cells.iter().map(|cell| cell.system.as_str()).collect();
+    let _ = writeln!(text, "### What was run\n\nVariations with a ranked run, of those that were run.\n");
+    let _ = writeln!(text, "| experiment | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+    for row in &report.matrix {
+        let cells = row.cells.iter().map(|cell| match (cell.runs, cell.remark.as_str()) {
+            (0, remark) => remark.to_owned(),
+            (_, "") => format!("{} of {}", cell.variations_ranked, cell.variations),
+            (_, remark) => format!("{} of {}: {remark}", cell.variations_ranked, cell.variations),
+        });
+        let _ = writeln!(text, "| {} | {} |", row.experiment, cells.collect::<Vec<_>>().join(" | "));
+    }
+    let _ = writeln!(text);
+}
+
+fn claims_table(text: &mut String, report: &Report) {
+    if report.claims.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "### Published claims\n");
+    let _ = writeln!(text, "| experiment | claim | here | times as good (95 %) | pairs | why | source |\n|---|---|---|---|---|---|---|");
+    for claim in &report.claims {
+        let judged = match claim.judgement {
+            Judgement::Confirmed => "**confirmed**",
+            Judgement::Refuted => "**refuted**",
+            Judgement::NotDecidable => "not decidable",
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {judged} | {}{} | {} | {} | {} |",
+            claim.experiment,
+            claim.says,
+            claim.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}")),
+            claim.interval.map_or(String::new(), |(low, high)| format!(" ({low:.2}–{high:.2})")),
+            claim.pairs,
+            claim.reason,
+            claim.source
+        );
+    }
+    let _ = writeln!(text);
 }
 
 fn finding_row(finding: &Finding) -> String {

@@ -174,6 +174,8 @@ mod tests {
             version: String::new(),
             experiments: vec![experiment.clone()],
             runs: vec![run],
+            matrix: Vec::new(),
+            claims: Vec::new(),
             findings: Vec::new(),
             missing: Vec::new(),
             cuts: Vec::new(),
