@@ -1,6 +1,7 @@
 //! The journal as the broker holds it: a thread-safe front of the writer, the keeper and the caches.
 
 mod prepared;
+mod producers;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,7 +25,6 @@ use crate::log::{Log, OfJournal};
 use crate::recent::{RecentRun, RecentRuns, RunNumbers};
 use crate::metrics::JournalMetrics;
 use crate::pool::BlockPool;
-use crate::producers::ProducerRoom;
 use crate::queue::{AHEAD_BYTES_MAX, Intake, WhenFull, weight};
 use crate::recovery::OpenError;
 use crate::state::StateMap;
@@ -657,14 +657,6 @@ impl Journal {
     pub(crate) fn set_stopped(&self, reason: String) {
         self.stopped.lock().get_or_insert(reason);
         self.wake_keeper(false);
-    }
-    /// Memory of the idempotent producers that its logs know, about, and how often a batch of a new one was refused for it.
-    pub fn producer_memory(&self) -> (usize, u64) {
-        (self.of_logs.producers.bytes(), self.of_logs.producers.refused())
-    }
-
-    pub(crate) fn producer_room(&self) -> &ProducerRoom {
-        &self.of_logs.producers
     }
 
     pub(crate) fn set_term(&self, term: Term) {
