@@ -37,7 +37,7 @@ export function bars(groups: readonly Group[], kind: FigureKind, name: string): 
 }
 
 function option(rows: readonly Row[], kind: FigureKind, width: number): ChartOption {
-  const right = width < NARROW_BARS ? VALUES_NARROW : VALUES;
+  const right = width < NARROW_BARS ? narrowValues(rows, kind) : VALUES;
   const titles = rows.flatMap((row) => (row.contender ? [textWidth(row.contender.title, 12, 600)] : []));
   const left = Math.min(width * 0.36, Math.max(...titles)) + 10;
   const counted = rows.map((row) => row.spread?.greatest ?? 0);
@@ -77,6 +77,12 @@ function option(rows: readonly Row[], kind: FigureKind, width: number): ChartOpt
       },
     ],
   };
+}
+
+/** The width of the column of values where the chart is small: also what takes the place of a figure has room. */
+function narrowValues(rows: readonly Row[], kind: FigureKind): number {
+  const absent = rows.some((row) => row.contender !== null && row.spread === null);
+  return Math.max(VALUES_NARROW, absent ? Math.ceil(textWidth(kind.absent, 12, 600)) + 14 : 0);
 }
 
 function rowTooltip(row: Row | undefined, kind: FigureKind): HTMLElement | string {
@@ -157,7 +163,7 @@ function rowDrawing(
       }
     }
     children.push(
-      ...valueTexts(row, contender, kind, width - right + 10, width).map((part) =>
+      ...valueTexts(row, contender, kind, width - right + 10, width, width >= NARROW_BARS).map((part) =>
         text(part.text, part.x, y, part.style),
       ),
     );
@@ -180,7 +186,7 @@ function whisker(from: number, to: number, y: number, style: object): object[] {
 }
 
 /** The median and, where there is room, the range; without a median what there is of a run that does not count. */
-function valueTexts(row: Row, contender: Contender, kind: FigureKind, x: number, end: number) {
+function valueTexts(row: Row, contender: Contender, kind: FigureKind, x: number, end: number, wide: boolean) {
   const muted = colour('--muted');
   if (row.spread === null) {
     const reason = contender.runs.some((run) => run.stopped !== null)
@@ -190,13 +196,13 @@ function valueTexts(row: Row, contender: Contender, kind: FigureKind, x: number,
         : 'invalid';
     const value = present(contender.runs.map(kind.of))[0];
     const figure = value === undefined ? kind.absent : kind.tick(value);
-    const both = end - x > VALUES_NARROW || reason === '' ? `${figure} ${reason}` : reason;
+    const both = reason === '' ? figure : wide ? `${figure} ${reason}` : reason;
     return [{ text: both, x, style: { fill: muted, fontStyle: 'italic' } }];
   }
   const parts: { text: string; x: number; style: object }[] = [
     { text: `${kind.tick(row.spread.median)}${row.marks && ` ${row.marks}`}`, x, style: { fontWeight: 600 } },
   ];
-  if (end - x > VALUES_NARROW && row.spread.count > 1) {
+  if (wide && row.spread.count > 1) {
     const ends = rangeText((value) => kind.tick(value ?? NaN), row.spread.least, row.spread.greatest);
     parts.push({ text: ends, x: end, style: { fill: muted, textAlign: 'right', fontSize: 11 } });
   }
