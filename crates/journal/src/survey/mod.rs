@@ -274,7 +274,7 @@ fn look_at(
     }
     surveyor.short();
     surveyor.found.find_lost();
-    surveyor.found.stand_for(gone);
+    surveyor.stand_for(gone);
     surveyor.start(storage, folder, config);
     Ok(surveyor.found)
 }
@@ -329,6 +329,8 @@ struct Surveyor<'a> {
     misnamed: HashMap<u64, String>,
     /// Segments whose records others have, as the headers of these say.
     replaced: HashSet<u64>,
+    /// Beside a rewritten segment whose header is damaged: segments that are there and of which nothing counts. It may have replaced them.
+    unneeded: Vec<u64>,
 }
 
 /// A segment that can be opened.
@@ -338,6 +340,21 @@ struct Opened {
     header: SegmentHeader,
     /// Why its header is not one; then `header` is what chunks say.
     wrong: Option<SegmentError>,
+}
+
+impl Opened {
+    /// Is it a rewritten one that does not say any more which segments it replaces?
+    fn may_replace_any(&self) -> bool {
+        self.wrong.is_some() && self.header.kind == SegmentKind::Rewritten
+    }
+}
+
+/// Those of `covered`, segments before the checkpoint, of which nothing counts, as a start sees it: the checkpoint names them of no log, and they replace none that it
+/// names. They are dead, or their files could not be removed when they were rewritten.
+fn unneeded(covered: &[Opened], checkpoint: &Checkpoint) -> Vec<u64> {
+    let named: HashSet<u64> = checkpoint.logs.iter().flat_map(|log| log.segments.iter()).collect();
+    let counts = |one: &&Opened| one.wrong.is_some() || named.contains(&one.sequence) || one.header.replaces.iter().any(|replaced| named.contains(replaced));
+    covered.iter().filter(|one| !counts(one)).map(|one| one.sequence).collect()
 }
 
 /// What does not fit, without the file.
@@ -351,7 +368,7 @@ fn words(error: &SegmentError) -> String {
 impl<'a> Surveyor<'a> {
     fn new(storage: &'a dyn Storage, number: usize, progress: Progress<'a>) -> Self {
         let found = Survey { number, ..Survey::default() };
-        Self { storage, number, progress, found, reached: LogIndex(0), end: (1, 0), misnamed: HashMap::new(), replaced: HashSet::new() }
+        Self { storage, number, progress, found, reached: LogIndex(0), end: (1, 0), misnamed: HashMap::new(), replaced: HashSet::new(), unneeded: Vec::new() }
     }
 
     /// What is not in segments: the checkpoint, how far the journal had come, and which files have which names.
@@ -459,6 +476,10 @@ impl Surveyor<'_> {
             .filter(|one| one.header.kind == SegmentKind::Rewritten)
             .flat_map(|one| one.header.replaces.iter().copied().filter(|replaced| *replaced != one.sequence))
             .collect();
+        if let Some(checkpoint) = checkpoint.as_ref().filter(|_| covered.iter().any(Opened::may_replace_any)) {
+            self.unneeded = unneeded(&covered, checkpoint);
+            self.replaced.extend(&self.unneeded);
+        }
         for one in covered {
             if !self.replaced.contains(&one.sequence) {
                 self.sealed(one);
@@ -664,6 +685,28 @@ impl Surveyor<'_> {
         }
         whole
     }
+
+    /// A rewritten segment whose header is damaged stands for what is gone of the segments that the checkpoint names, and for those of which nothing counts. In the middle
+    /// of a rewriting nobody knows what it stands for, and nothing can take its place.
+    fn stand_for(&mut self, gone: Vec<(LogId, u64)>) {
+        let Survey { segments, damages, .. } = &mut self.found;
+        if segments.iter().all(|segment| !segment.replaces.is_empty()) {
+            self.found.gone = gone;
+            return;
+        }
+        let is_known = !has_twice(segments);
+        let mut others: Vec<u64> = gone.into_iter().map(|(_, sequence)| sequence).chain(std::mem::take(&mut self.unneeded)).collect();
+        others.sort_unstable();
+        others.dedup();
+        for segment in segments.iter_mut().filter(|segment| segment.replaces.is_empty()) {
+            if is_known && others.len() < REPLACES_MAX {
+                segment.replaces = std::iter::once(segment.sequence).chain(others.iter().copied()).collect();
+                continue;
+            }
+            let place = Place::Sealed(segment.sequence);
+            damages.iter_mut().filter(|damage| damage.place == place).for_each(|damage| damage.place = Place::Elsewhere);
+        }
+    }
 }
 
 impl Survey {
@@ -704,37 +747,16 @@ impl Survey {
         }
     }
 
-    /// A rewritten segment whose header is damaged stands for what is gone of the segments that the checkpoint names. In the middle of a
-    /// rewriting nobody knows what it stands for, and nothing can take its place.
-    fn stand_for(&mut self, gone: Vec<(LogId, u64)>) {
-        if self.segments.iter().all(|segment| !segment.replaces.is_empty()) {
-            self.gone = gone;
-            return;
-        }
-        let is_known = !self.has_twice();
-        let mut gone: Vec<u64> = gone.into_iter().map(|(_, sequence)| sequence).collect();
-        gone.sort_unstable();
-        gone.dedup();
-        for segment in self.segments.iter_mut().filter(|segment| segment.replaces.is_empty()) {
-            if is_known && gone.len() < REPLACES_MAX {
-                segment.replaces = std::iter::once(segment.sequence).chain(gone.iter().copied()).collect();
-                continue;
-            }
-            let place = Place::Sealed(segment.sequence);
-            self.damages.iter_mut().filter(|damage| damage.place == place).for_each(|damage| damage.place = Place::Elsewhere);
-        }
-    }
-
-    /// Are there offsets in two segments, as a crash in the middle of a rewriting leaves them?
-    fn has_twice(&self) -> bool {
-        let mut runs: Vec<(LogId, Offset, Offset)> =
-            self.segments.iter().flat_map(|segment| &segment.runs).map(|run| (run.log, run.base, run.next)).collect();
-        runs.sort_unstable();
-        runs.windows(2).any(|two| two[0].0 == two[1].0 && two[0].2 > two[1].1)
-    }
-
     /// The keyed state at the newest chunk, without what is the journal's own.
     pub fn state(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.state.iter().filter(|(key, _)| !crate::archive::is_record(key))
     }
+}
+
+/// Are there offsets in two of these segments, as a crash in the middle of a rewriting leaves them?
+fn has_twice(segments: &[SegmentSurvey]) -> bool {
+    let mut runs: Vec<(LogId, Offset, Offset)> =
+        segments.iter().flat_map(|segment| &segment.runs).map(|run| (run.log, run.base, run.next)).collect();
+    runs.sort_unstable();
+    runs.windows(2).any(|two| two[0].0 == two[1].0 && two[0].2 > two[1].1)
 }

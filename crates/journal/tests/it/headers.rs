@@ -296,6 +296,33 @@ fn a_rewritten_segment_goes_on_standing_for_those_that_it_replaced() {
 }
 
 #[test]
+fn a_rewritten_segment_stands_for_those_whose_files_could_not_be_removed() {
+    let (folder, ends, older) = rewritten_with_older();
+    let checkpoint = || fs::read(folder.path().join("checkpoint")).expect("readable");
+    let before = checkpoint();
+    let node = open_at_rest(folder.path());
+    node.journal.check_retention();
+    let began = Instant::now();
+    while checkpoint() == before {
+        assert!(began.elapsed() < Duration::from_secs(30), "a look writes a checkpoint");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    node.close();
+    let stays = |path: &&PathBuf| !folder.path().join(name_of(path)).exists();
+    let staying: Vec<&PathBuf> = older.iter().filter(stays).collect();
+    assert!(!staying.is_empty(), "some were replaced");
+    for path in staying {
+        fs::copy(path, folder.path().join(name_of(path))).expect("copied");
+    }
+    let rewritten = segments(folder.path()).into_iter().find(|path| fs::read(path).expect("readable")[6] == 2).expect("a rewritten one");
+    flip(&rewritten, 20);
+    let damages = look(folder.path()).damages;
+    assert!(damages.len() == 1 && damages[0].is_repairable(), "{damages:?}");
+    assert_eq!(lost(folder.path()), 0);
+    repaired(folder.path(), &ends);
+}
+
+#[test]
 fn what_is_lost_in_two_segments_is_put_into_each() {
     let (folder, ends) = filled();
     let all = segments(folder.path());
