@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use types::TopicId;
 
 use crate::topology::{Owned, Target};
@@ -99,7 +99,7 @@ fn uniform(members: &[Subscriber], partitions: &BTreeMap<TopicId, u32>, before: 
     let total: Vec<Place> =
         partitions.iter().filter(|(topic, _)| read(topic)).flat_map(|(topic, count)| (0..*count).map(|one| (*topic, one))).collect();
     // What a member had stays with it, as far as it still reads it and nobody else has it.
-    let mut taken: BTreeSet<Place> = BTreeSet::new();
+    let mut taken: HashSet<Place> = HashSet::new();
     let mut held: Vec<Vec<Place>> = Vec::with_capacity(members.len());
     for member in members {
         let had = before.get(&member.id).into_iter().flatten().flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one)));
@@ -112,12 +112,10 @@ fn uniform(members: &[Subscriber], partitions: &BTreeMap<TopicId, u32>, before: 
     let free: Vec<Place> = total.iter().filter(|place| !taken.contains(*place)).copied().collect();
     let same = members.iter().all(|member| member.topics == members[0].topics);
     if same { level(&mut held, free, total.len()) } else { balance(members, &mut held, free) }
-    let pairs = members.iter().zip(held).map(|(member, held)| {
-        let mut target = Target::new();
-        for (topic, one) in held {
-            target.entry(topic).or_default().insert(one);
-        }
-        (member.id.clone(), target)
+    let pairs = members.iter().zip(held).map(|(member, mut held)| {
+        held.sort_unstable();
+        let of_topics = held.chunk_by(|one, other| one.0 == other.0).map(|places| (places[0].0, places.iter().map(|(_, one)| *one).collect()));
+        (member.id.clone(), of_topics.collect())
     });
     pairs.collect()
 }

@@ -3,6 +3,7 @@
 //! it has gone. Nobody has to stop reading for it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use types::TopicId;
@@ -80,7 +81,7 @@ impl ConsumerGroup {
         updated.instance = request.instance.clone().or(updated.instance);
         updated.rack = said.rack.or(updated.rack);
         updated.rebalance_timeout = request.rebalance_timeout;
-        updated.topics = said.topics.into_iter().collect();
+        updated.topics = Arc::new(said.topics.into_iter().collect());
         updated.regex = None;
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
@@ -226,8 +227,8 @@ impl ConsumerGroup {
             new.host.clone_from(&member.host);
             new.user.clone_from(&member.user);
             new.rebalance_timeout = member.rebalance_timeout;
-            new.topics = said.topics.into_iter().collect();
-            new.assigned = with_epoch(&target, classic.generation);
+            new.topics = Arc::new(said.topics.into_iter().collect());
+            new.assigned = Arc::new(with_epoch(&target, classic.generation));
             new.classic = Some(ClassicSide { session_timeout: member.session_timeout, protocols: member.protocols.clone() });
             group.targets.insert(member.id.clone(), target);
             group.put(new);

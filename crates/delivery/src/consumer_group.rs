@@ -9,6 +9,7 @@
 //! out of the group. Classic members can be among the members: `crates/delivery/src/classic_members.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -66,20 +67,20 @@ pub struct ConsumerMember {
     pub user: Option<String>,
     /// Milliseconds that it has for giving partitions up.
     pub rebalance_timeout: u64,
-    /// Topics that it names.
-    pub topics: BTreeSet<String>,
+    /// Topics that it names. Copies of a member share them, as they do what it has: each heartbeat compares a member with what it was.
+    pub topics: Arc<BTreeSet<String>>,
     /// Topics that it describes.
     pub regex: Option<String>,
     /// Of all these, those that are there and that it may not see. Not kept: it is known again with its next heartbeat.
-    pub hidden: BTreeSet<String>,
+    pub hidden: Arc<BTreeSet<String>>,
     /// The assignor that it asks for.
     pub assignor: Option<String>,
     /// When it speaks the classic protocol.
     pub classic: Option<ClassicSide>,
     /// What it may read.
-    pub assigned: Owned,
+    pub assigned: Arc<Owned>,
     /// What it is to give up and still holds.
-    pub revoking: Owned,
+    pub revoking: Arc<Owned>,
 }
 
 impl ConsumerMember {
@@ -95,13 +96,13 @@ impl ConsumerMember {
             host: String::new(),
             user: None,
             rebalance_timeout: 0,
-            topics: BTreeSet::new(),
+            topics: Arc::default(),
             regex: None,
-            hidden: BTreeSet::new(),
+            hidden: Arc::default(),
             assignor: None,
             classic: None,
-            assigned: Owned::new(),
-            revoking: Owned::new(),
+            assigned: Arc::default(),
+            revoking: Arc::default(),
         }
     }
 
@@ -224,7 +225,7 @@ pub struct ConsumerGroup {
     pub(crate) instances: HashMap<String, String>,
     pub(crate) targets: Targets,
     /// Who holds what: from when a member may read it until it has given it up.
-    holders: HashMap<(TopicId, u32), String>,
+    holders: HashMap<(TopicId, u32), Arc<str>>,
     timers: MemberTimers,
     /// State of the topics that was looked at last.
     pub(crate) seen: Option<u64>,
@@ -284,12 +285,10 @@ impl ConsumerGroup {
 
     /// Puts a member in, or in the place of what it was.
     pub(crate) fn put(&mut self, member: ConsumerMember) {
-        self.release(&member.id.clone());
-        for (topic, partitions) in member.assigned.iter().chain(&member.revoking) {
-            for partition in partitions.keys() {
-                let before = self.holders.insert((*topic, *partition), member.id.clone());
-                debug_assert!(before.is_none(), "a partition has one holder");
-            }
+        let known = self.members.get(&member.id);
+        if known.is_none_or(|known| known.assigned != member.assigned || known.revoking != member.revoking) {
+            self.release(&member.id);
+            self.hold(&member);
         }
         if let Some(instance) = &member.instance {
             self.instances.insert(instance.clone(), member.id.clone());
@@ -297,11 +296,22 @@ impl ConsumerGroup {
         self.members.insert(member.id.clone(), member);
     }
 
+    fn hold(&mut self, member: &ConsumerMember) {
+        let id: Arc<str> = member.id.as_str().into();
+        self.holders.reserve(member.assigned.values().chain(member.revoking.values()).map(|partitions| partitions.len()).sum());
+        for (topic, partitions) in member.assigned.iter().chain(&*member.revoking) {
+            for partition in partitions.keys() {
+                let before = self.holders.insert((*topic, *partition), Arc::clone(&id));
+                debug_assert!(before.is_none(), "a partition has one holder");
+            }
+        }
+    }
+
     fn release(&mut self, id: &str) {
         let Some(member) = self.members.get(id) else { return };
-        for (topic, partitions) in member.assigned.iter().chain(&member.revoking) {
+        for (topic, partitions) in member.assigned.iter().chain(&*member.revoking) {
             for partition in partitions.keys() {
-                if self.holders.get(&(*topic, *partition)).is_some_and(|holder| holder == id) {
+                if self.holders.get(&(*topic, *partition)).is_some_and(|holder| **holder == *id) {
                     self.holders.remove(&(*topic, *partition));
                 }
             }
@@ -451,7 +461,7 @@ impl ConsumerGroup {
         updated.rack = request.rack.clone().or(updated.rack);
         updated.rebalance_timeout = request.rebalance_timeout.unwrap_or(updated.rebalance_timeout);
         updated.assignor = request.assignor.clone().or(updated.assignor);
-        updated.topics = request.topics.as_ref().map_or(updated.topics, |topics| topics.iter().cloned().collect());
+        updated.topics = request.topics.as_ref().map_or(updated.topics, |topics| Arc::new(topics.iter().cloned().collect()));
         updated.regex = request.regex.clone().or(updated.regex);
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
@@ -557,7 +567,7 @@ impl ConsumerGroup {
             let reads = self.reads(member, around.topics);
             let topics = reads.keys().copied().collect();
             partitions.extend(reads);
-            subscribers.push(Subscriber { id: member.id.clone(), instance: member.instance.clone(), topics, has: member.assigned.clone() });
+            subscribers.push(Subscriber { id: member.id.clone(), instance: member.instance.clone(), topics, has: Owned::clone(&member.assigned) });
         }
         let targets = assign(self.assignor(around.settings), &subscribers, &partitions, &self.targets);
         let changed = targets.iter().filter(|(id, target)| self.targets.get(*id) != Some(*target)).map(|(id, _)| id.clone()).collect();
@@ -619,8 +629,10 @@ impl ConsumerGroup {
         let Some(member) = self.members.get(id) else { return };
         let mut away = member.clone();
         away.epoch = AWAY;
-        away.revoking = Owned::new();
-        away.assigned.values_mut().flat_map(BTreeMap::values_mut).for_each(|epoch| *epoch = 0);
+        away.revoking = Arc::default();
+        for partitions in Arc::make_mut(&mut away.assigned).values_mut() {
+            Arc::make_mut(partitions).values_mut().for_each(|epoch| *epoch = 0);
+        }
         self.put(away);
         self.persist_member(id, out);
     }

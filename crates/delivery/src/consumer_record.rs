@@ -19,6 +19,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use types::TopicId;
@@ -81,7 +82,7 @@ fn put_owned(out: &mut BytesMut, owned: &Owned) {
     for (topic, partitions) in owned {
         out.put_slice(topic.0.as_bytes());
         out.put_u32(partitions.len() as u32);
-        for (partition, epoch) in partitions {
+        for (partition, epoch) in &**partitions {
             out.put_u32(*partition);
             out.put_i32(*epoch);
         }
@@ -96,7 +97,7 @@ fn take_owned(from: &mut &[u8]) -> Option<Owned> {
         for _ in 0..from.try_get_u32().ok()? {
             partitions.insert(from.try_get_u32().ok()?, from.try_get_i32().ok()?);
         }
-        owned.insert(topic, partitions);
+        owned.insert(topic, Arc::new(partitions));
     }
     Some(owned)
 }
@@ -195,7 +196,7 @@ impl ConsumerGroup {
         member.rebalance_timeout = from.try_get_u64().ok()?;
         member.regex = take_option(&mut from)?;
         member.assignor = take_option(&mut from)?;
-        member.topics = take_topics(&mut from)?;
+        member.topics = Arc::new(take_topics(&mut from)?);
         if from.try_get_u8().ok()? == 1 {
             let session_timeout = from.try_get_u64().ok()?;
             let mut protocols = Vec::new();
@@ -204,8 +205,8 @@ impl ConsumerGroup {
             }
             member.classic = Some(ClassicSide { session_timeout, protocols });
         }
-        member.assigned = take_owned(&mut from)?;
-        member.revoking = take_owned(&mut from)?;
+        member.assigned = Arc::new(take_owned(&mut from)?);
+        member.revoking = Arc::new(take_owned(&mut from)?);
         let target = take_target(&mut from)?;
         member.user = if from.has_remaining() { take_option(&mut from)? } else { None };
         self.targets.insert(id.to_owned(), target);

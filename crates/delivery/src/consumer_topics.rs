@@ -78,7 +78,7 @@ impl ConsumerGroup {
         }
         self.drop_unused();
         let described = self.take_over();
-        let named = self.views.look(self.members.values().flat_map(|member| &member.topics), topics);
+        let named = self.views.look(self.members.values().flat_map(|member| &*member.topics), topics);
         if named.is_empty() && described.is_empty() {
             return;
         }
@@ -89,7 +89,11 @@ impl ConsumerGroup {
             let by_name = named.iter().filter(|name| member.topics.contains(*name)).map(|name| (name, Mention::Named));
             let expression = member.regex.as_deref().and_then(|regex| described.get(regex));
             let by_expression = expression.into_iter().flatten().filter(|name| !member.topics.contains(*name)).map(|name| (name, Mention::Described));
-            self.views.judge(&member.id, &mut member.hidden, by_name.chain(by_expression), (sight, topics, &all));
+            let hidden = &mut member.hidden;
+            let hide = |name: &str| {
+                Arc::make_mut(hidden).insert(name.to_owned());
+            };
+            self.views.judge(&member.id, hide, by_name.chain(by_expression), (sight, topics, &all));
         }
     }
 
@@ -125,12 +129,12 @@ impl ConsumerGroup {
         self.views.note_present(named.iter().copied().cloned());
         let described = updated.expression().and_then(|expression| self.resolved.get(expression));
         let described = described.into_iter().flat_map(Resolved::topics).filter(|name| !updated.topics.contains(*name));
-        let hidden: BTreeSet<String> = match sight.sees {
+        let hidden: Arc<BTreeSet<String>> = match sight.sees {
             Some(sees) => {
                 let by_name = named.iter().copied().filter(|name| !sees(name, Mention::Named));
-                by_name.chain(described.clone().filter(|name| !sees(name, Mention::Described))).cloned().collect()
+                Arc::new(by_name.chain(described.clone().filter(|name| !sees(name, Mention::Described))).cloned().collect())
             }
-            None => BTreeSet::new(),
+            None => Arc::default(),
         };
         let mentioned = named.iter().copied().chain(described);
         let others = self.views.hear(&updated.id, (&before.hidden, &hidden), mentioned, sight, (topics, &self.targets));

@@ -23,7 +23,7 @@ impl<W: Copy> GroupCoordinator<W> {
                 }
             }
             Kind::Consumer(group) => {
-                for (id, partitions) in group.members.values().flat_map(|member| &member.assigned) {
+                for (id, partitions) in group.members.values().flat_map(|member| &*member.assigned) {
                     if let Some(topic) = self.topics.name(*id) {
                         found.entry(topic).or_default().extend(partitions.keys());
                     }

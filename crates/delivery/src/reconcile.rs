@@ -7,7 +7,9 @@
 //!                     └─ something to give up ──▶ Unrevoked ── given up ──▶ as above
 //! ```
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use types::TopicId;
 
@@ -54,6 +56,19 @@ pub(crate) struct Step<'a> {
     pub free: &'a dyn Fn(TopicId, u32) -> bool,
 }
 
+/// Puts partitions beside those that are there.
+fn put_in(owned: &mut Owned, topic: TopicId, partitions: Arc<BTreeMap<u32, i32>>) {
+    if partitions.is_empty() {
+        return;
+    }
+    match owned.entry(topic) {
+        Entry::Vacant(none) => {
+            none.insert(partitions);
+        }
+        Entry::Occupied(mut some) => Arc::make_mut(some.get_mut()).extend(partitions.iter().map(|(partition, epoch)| (*partition, *epoch))),
+    }
+}
+
 impl Step<'_> {
     /// The member after this step; the same when nothing changes.
     pub fn take(&self, member: &ConsumerMember) -> ConsumerMember {
@@ -79,10 +94,10 @@ impl Step<'_> {
     /// What it does not read any more has to go, whatever the target says later.
     fn drop_unread(&self, member: &ConsumerMember) -> ConsumerMember {
         let mut next = member.clone();
-        for (topic, partitions) in &member.assigned {
+        for (topic, partitions) in &*member.assigned {
             if !self.reads.contains(topic) {
-                next.assigned.remove(topic);
-                next.revoking.entry(*topic).or_default().extend(partitions.iter().map(|(one, epoch)| (*one, *epoch)));
+                Arc::make_mut(&mut next.assigned).remove(topic);
+                put_in(Arc::make_mut(&mut next.revoking), *topic, Arc::clone(partitions));
             }
         }
         if next.assigned == member.assigned {
@@ -105,31 +120,44 @@ impl Step<'_> {
         for topic in topics {
             let target = self.target.get(topic).filter(|_| self.reads.contains(topic));
             let wanted = |partition: &u32| target.is_some_and(|target| target.contains(partition));
-            let has = member.assigned.get(topic).unwrap_or(&nothing);
-            for (partition, epoch) in has {
-                let list = if wanted(partition) { &mut assigned } else { &mut revoking };
-                list.entry(*topic).or_default().insert(*partition, *epoch);
-            }
-            let own = |partition: &u32| member.revoking.get(topic).is_some_and(|own| own.contains_key(partition));
-            for partition in target.into_iter().flatten().filter(|partition| !has.contains_key(partition)) {
-                if (self.free)(*topic, *partition) || own(partition) {
-                    coming.entry(*topic).or_default().insert(*partition, self.epoch);
-                } else {
-                    waits = true;
+            let all = member.assigned.get(topic);
+            let has = all.map_or(&nothing, |has| &**has);
+            let keeps = has.keys().filter(|partition| wanted(partition)).count();
+            match all {
+                None => {}
+                Some(all) if keeps == all.len() => put_in(&mut assigned, *topic, Arc::clone(all)),
+                Some(all) if keeps == 0 => put_in(&mut revoking, *topic, Arc::clone(all)),
+                Some(all) => {
+                    let places = all.iter().map(|(partition, epoch)| (*partition, *epoch));
+                    let (kept, given_up) = places.partition(|(partition, _)| wanted(partition));
+                    put_in(&mut assigned, *topic, Arc::new(kept));
+                    put_in(&mut revoking, *topic, Arc::new(given_up));
                 }
             }
+            let own = |partition: &u32| member.revoking.get(topic).is_some_and(|own| own.contains_key(partition));
+            let missing = target.into_iter().flatten().filter(|partition| !has.contains_key(partition));
+            let (mut free, mut held) = (Vec::new(), false);
+            for partition in missing {
+                if (self.free)(*topic, *partition) || own(partition) {
+                    free.push((*partition, self.epoch));
+                } else {
+                    held = true;
+                }
+            }
+            put_in(&mut coming, *topic, Arc::new(free.into_iter().collect()));
+            waits |= held;
         }
-        let mut next = ConsumerMember { previous_epoch: member.epoch, assigned, ..member.clone() };
+        let mut next = ConsumerMember { previous_epoch: member.epoch, ..member.clone() };
         if !revoking.is_empty() && self.still_owns(&revoking) {
             next.state = MemberState::Unrevoked;
-            next.revoking = revoking;
+            (next.assigned, next.revoking) = (Arc::new(assigned), Arc::new(revoking));
             return next;
         }
         for (topic, partitions) in coming {
-            next.assigned.entry(topic).or_default().extend(partitions);
+            put_in(&mut assigned, topic, partitions);
         }
         next.epoch = self.epoch;
-        next.revoking = Owned::new();
+        (next.assigned, next.revoking) = (Arc::new(assigned), Arc::default());
         next.state = if waits { MemberState::Unreleased } else { MemberState::Stable };
         next
     }

@@ -217,7 +217,11 @@ impl ShareGroup {
         let all = targeted(&self.targets);
         for member in self.members.values_mut() {
             let own = fresh.iter().filter(|name| member.topics.contains(*name)).map(|name| (name, Mention::Named));
-            self.views.judge(&member.id, &mut member.hidden, own, (sight, topics, &all));
+            let hidden = &mut member.hidden;
+            let hide = |name: &str| {
+                hidden.insert(name.to_owned());
+            };
+            self.views.judge(&member.id, hide, own, (sight, topics, &all));
         }
     }
 

@@ -125,11 +125,11 @@ impl Views {
         self.present.extend(names);
     }
 
-    /// What is new of the topics that a member reads: hides what it may not see. `all`: what targets have.
+    /// What is new of the topics that a member reads: gives what it may not see to `hide`. `all`: what targets have.
     pub fn judge<'a>(
         &mut self,
         id: &str,
-        hidden: &mut BTreeSet<String>,
+        mut hide: impl FnMut(&str),
         fresh: impl Iterator<Item = (&'a String, Mention)>,
         (sight, topics, all): (Option<&Sight<'_>>, &dyn Topics, &HashSet<TopicId>),
     ) {
@@ -143,7 +143,7 @@ impl Views {
             if look.is_none() || sees.is_some_and(|sees| sees(name, mention)) {
                 self.news = self.news || topics.find(name).is_some_and(|(topic, _)| !all.contains(&topic));
             } else {
-                hidden.insert(name.clone());
+                hide(name);
                 hides = true;
             }
         }

@@ -8,8 +8,9 @@ use types::TopicId;
 /// Partitions by topic; no topic without partitions.
 pub type Target = BTreeMap<TopicId, BTreeSet<u32>>;
 
-/// Partitions by topic, each with the epoch in which the member got it.
-pub type Owned = BTreeMap<TopicId, BTreeMap<u32, i32>>;
+/// Partitions by topic, each with the epoch in which the member got it. A copy shares them: there may be hundreds of thousands, and each heartbeat compares
+/// what a member has with what it had.
+pub type Owned = BTreeMap<TopicId, Arc<BTreeMap<u32, i32>>>;
 
 /// The topics there are, asked by the coordinator.
 pub trait Topics: Send + Sync {
@@ -115,7 +116,7 @@ pub(crate) fn without_epochs(owned: &Owned) -> Target {
 
 /// All partitions, each got in `epoch`.
 pub(crate) fn with_epoch(target: &Target, epoch: i32) -> Owned {
-    target.iter().map(|(topic, partitions)| (*topic, partitions.iter().map(|partition| (*partition, epoch)).collect())).collect()
+    target.iter().map(|(topic, partitions)| (*topic, Arc::new(partitions.iter().map(|partition| (*partition, epoch)).collect()))).collect()
 }
 
 /// FNV-1a over 64 bits: the same in every release, for what is kept.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use delivery::{Commit, CommittedOffset, Committer, ConsumerGroupState, ConsumerHeartbeat, GroupError, GroupTimes, MemberState, Mention, Sight, Topics};
 
+use crate::allocations::count;
 use crate::crowd::{Client, Crowd, Random};
 use crate::room::{GROUP, SESSION_MS, settings};
 
@@ -521,4 +522,34 @@ fn come_to_rest(crowd: &mut Crowd) {
     crowd.settle();
     crowd.check_whole();
     assert!(crowd.describe().members.iter().all(|(member, _)| member.state == MemberState::Stable));
+}
+
+#[test]
+fn heartbeats_of_a_member_with_many_partitions_and_names_allocate_little() {
+    const PARTITIONS: u32 = 100_000;
+    let mut crowd = Crowd::new();
+    crowd.shelf.set("t", PARTITIONS);
+    // The first assignment: nodes of the sets and maps, and no string for each partition.
+    let (answer, asked) = count(|| crowd.beat(&joining("a", &["t"])));
+    let answer = answer.unwrap();
+    assert_eq!(answer.assignment.map(|all| all.values().map(BTreeSet::len).sum()), Some(PARTITIONS as usize));
+    assert!(asked < PARTITIONS as usize / 2, "{asked} allocations for {PARTITIONS} partitions");
+    // Nothing changes: what the member has is neither copied nor entered again.
+    let beat = ConsumerHeartbeat { member_id: "a".to_owned(), epoch: answer.epoch, ..ConsumerHeartbeat::default() };
+    let (again, asked) = count(|| crowd.beat(&beat));
+    assert_eq!(again.unwrap().assignment, None);
+    assert!(asked < 200, "{asked} allocations");
+
+    // Nor are the topics copied that it names, or those of them that are hidden from it.
+    let names: Vec<String> = (0..5000).map(|number| format!("topic-{number}")).collect();
+    names.iter().for_each(|name| crowd.shelf.set(name, 1));
+    let all = ConsumerHeartbeat { topics: Some(names.into_iter().chain(["t".to_owned()]).collect()), ..beat.clone() };
+    let ends_otherwise = |name: &str, _: Mention| !name.ends_with('7');
+    let hides = Sight { stamp: 1, user: "", sees: Some(&ends_otherwise) };
+    let answer = crowd.beat_seeing(&all, hides).unwrap();
+    let beat = ConsumerHeartbeat { epoch: answer.epoch, ..beat };
+    crowd.beat_seeing(&beat, hides).unwrap();
+    let (again, asked) = count(|| crowd.beat_seeing(&beat, hides));
+    assert_eq!(again.unwrap().assignment, None);
+    assert!(asked < 200, "{asked} allocations");
 }

@@ -287,7 +287,7 @@ impl Crowd {
             let mut held = BTreeSet::new();
             for (member, _) in &group.members {
                 assert!(member.epoch <= group.assignment_epoch, "nobody is ahead of the target");
-                for (topic, set) in member.assigned.iter().chain(&member.revoking) {
+                for (topic, set) in member.assigned.iter().chain(&*member.revoking) {
                     set.keys().for_each(|one| assert!(held.insert((*topic, *one)), "one holder"));
                 }
             }

@@ -1,6 +1,7 @@
 //! The coordinators in virtual time: what members and transactional producers are told, and when. Shared subscriptions and queues against a
 //! model.
 
+mod allocations;
 mod assignors;
 mod available;
 mod change_over;
@@ -19,3 +20,6 @@ mod streams_groups;
 mod subscription;
 mod time_outs;
 mod transactions;
+
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;

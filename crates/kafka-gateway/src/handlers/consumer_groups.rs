@@ -370,7 +370,7 @@ fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
     };
     let members = found.members.into_iter().map(|(member, target)| {
         let mut held: BTreeMap<TopicId, Vec<i32>> = BTreeMap::new();
-        for (topic, partitions) in member.assigned.iter().chain(&member.revoking) {
+        for (topic, partitions) in member.assigned.iter().chain(&*member.revoking) {
             held.entry(*topic).or_default().extend(partitions.keys().map(|partition| *partition as i32));
         }
         Member {
@@ -380,7 +380,7 @@ fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
             member_epoch: member.epoch,
             client_id: member.client_id.into(),
             client_host: member.host.into(),
-            subscribed_topic_names: member.topics.into_iter().map(Into::into).collect(),
+            subscribed_topic_names: member.topics.iter().map(|topic| topic.clone().into()).collect(),
             subscribed_topic_regex: Some(member.regex.unwrap_or_default().into()),
             assignment: assignment(held),
             target_assignment: assignment(partitions_by_id(&target).map(|(id, partitions)| (TopicId(id), partitions)).collect()),
