@@ -14,9 +14,12 @@ use smallvec::SmallVec;
 
 use crate::binding::{BindingId, Bindings};
 use crate::error::InvalidBinding;
+use crate::route::Steps;
 use crate::value::{Argument, Arguments, Headers, LONG_STRING, OwnedValue, Value};
 
 const MATCH: &[u8] = b"x-match";
+/// Arguments of a binding that are compared in one step.
+const ARGUMENTS_OF_STEP: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
@@ -198,7 +201,7 @@ impl HeaderIndex {
     }
 
     /// Tells the bindings that match, some perhaps more than once.
-    pub fn select(&self, headers: &dyn Headers, bindings: &Bindings, mut found: impl FnMut(BindingId)) {
+    pub fn select(&self, headers: &dyn Headers, bindings: &Bindings, steps: &mut Steps, mut found: impl FnMut(BindingId)) {
         self.unconditional.iter().copied().for_each(&mut found);
         if self.headers.is_empty() {
             return;
@@ -209,7 +212,9 @@ impl HeaderIndex {
             let valued = if value == Value::Void { &[] } else { conditions.list(value) };
             for id in conditions.present.iter().chain(valued) {
                 let (rule, _) = self.rules[id];
-                if rule.holds(&bindings.get(*id).arguments, &headers) {
+                let arguments = &bindings.get(*id).arguments;
+                steps.note(1 + arguments.fields().len() / ARGUMENTS_OF_STEP);
+                if rule.holds(arguments, &headers) {
                     found(*id);
                 }
             }

@@ -80,15 +80,22 @@ impl Matcher {
         mut found: impl FnMut(BindingId),
     ) -> Result<(), TooFar> {
         scratch.steps.take(1 + keys.len())?;
+        scratch.told.begin(keys.len());
         match self {
-            Self::Direct(index) => keys.iter().flat_map(|key| index.get(key, bindings)).copied().for_each(found),
+            Self::Direct(index) => {
+                for group in keys.iter().map(|key| index.get(key, bindings)).filter(|group| !group.is_empty()) {
+                    if scratch.told.is_due(group, &mut scratch.steps)? {
+                        group.iter().copied().for_each(&mut found);
+                    }
+                }
+            }
             Self::Fanout => all.iter().copied().for_each(found),
             Self::Topic(trie) => {
                 for key in keys {
                     trie.select(key, scratch, |group| group.iter().copied().for_each(&mut found))?;
                 }
             }
-            Self::Headers(index) => index.select(headers, bindings, found),
+            Self::Headers(index) => index.select(headers, bindings, &mut scratch.steps, found),
             Self::Modulus(modulus) => modulus.select(keys).into_iter().for_each(found),
             Self::Random { .. } => pick(all, scratch.random()).into_iter().for_each(found),
             Self::ConsistentHash(ring) => {

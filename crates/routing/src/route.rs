@@ -10,9 +10,10 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use hashbrown::HashSet;
 use smallvec::SmallVec;
 
-use crate::binding::{QueueId, Target};
+use crate::binding::{BindingId, QueueId, Target};
 use crate::exchange::{Exchange, ExchangeId};
 use crate::name::Name;
 use crate::table::{DEFAULT, Table};
@@ -20,7 +21,7 @@ use crate::trie::{MANY, Walk};
 use crate::value::{Headers, mix};
 
 /// What routing one message may take: steps of some ten nanoseconds, of which the walk through a topic exchange takes one for each node that it reaches and
-/// each word that it looks up there, and other exchanges one for each key. Patterns that are not made to be reached in vain come nowhere near it.
+/// each word that it looks up there, and other exchanges one for each key; eight bindings that are told for one of several keys are a step. Patterns that are not made to be reached in vain come nowhere near it.
 pub const STEPS_MAX: usize = 1 << 18;
 
 /// A message would take more than [`STEPS_MAX`].
@@ -30,16 +31,55 @@ pub struct TooFar;
 
 /// Steps that are left for a message.
 #[derive(Debug, Default)]
-pub(crate) struct Steps(usize);
+pub(crate) struct Steps {
+    left: usize,
+    noted: usize,
+}
 
 impl Steps {
     pub fn new(steps: usize) -> Self {
-        Self(steps)
+        Self { left: steps, noted: 0 }
     }
 
     pub fn take(&mut self, steps: usize) -> Result<(), TooFar> {
-        self.0 = self.0.checked_sub(steps).ok_or(TooFar)?;
+        self.left = self.left.checked_sub(steps).ok_or(TooFar)?;
         Ok(())
+    }
+
+    /// Was done, and has no bound but what is declared: each binding is looked at once.
+    pub fn note(&mut self, steps: usize) {
+        self.noted = self.noted.saturating_add(steps);
+    }
+}
+
+/// Groups of more bindings are told once for a message of several keys.
+const LARGE_GROUP: usize = 64;
+/// Bindings that are told in one step.
+const TOLD_OF_STEP: usize = 8;
+
+/// Which groups of bindings were told of a message to an exchange. Where several of its keys lead to the same bindings these may come several times, but not all of them for each key.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    several: bool,
+    large: HashSet<BindingId>,
+}
+
+impl Told {
+    pub fn begin(&mut self, keys: usize) {
+        self.several = keys > 1;
+        self.large.clear();
+    }
+
+    /// Is a group to be told, which has a binding at least?
+    pub fn is_due(&mut self, group: &[BindingId], steps: &mut Steps) -> Result<bool, TooFar> {
+        if !self.several {
+            return Ok(true);
+        }
+        if group.len() > LARGE_GROUP {
+            return Ok(self.large.insert(group[0]));
+        }
+        steps.take(group.len() / TOLD_OF_STEP)?;
+        Ok(true)
     }
 }
 
@@ -52,14 +92,15 @@ pub struct Scratch {
     pub(crate) few: Walk<1>,
     pub(crate) many: Walk<MANY>,
     pub(crate) steps: Steps,
+    pub(crate) told: Told,
     /// State of the random numbers; 0 before the first.
     random: u64,
 }
 
 impl Scratch {
-    /// Steps that the last message took.
+    /// Steps that the last message took, more than [`STEPS_MAX`] where many bindings were looked at.
     pub fn steps(&self) -> usize {
-        STEPS_MAX - self.steps.0
+        STEPS_MAX - self.steps.left + self.steps.noted
     }
 
     /// A random number (splitmix64), from a seed that differs from scratch to scratch.
@@ -138,6 +179,7 @@ impl Exchange<'_> {
             queues.clear();
             return Err(refused);
         }
+        scratch.steps.note(queues.len() / TOLD_OF_STEP);
         if !queues.is_sorted_by(|one, next| one < next) {
             queues.sort_unstable();
             queues.dedup();

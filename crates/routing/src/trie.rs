@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::binding::{BindingId, Bindings};
 use crate::key_index::{Group, join, leave};
-use crate::route::{Scratch, Steps, TooFar};
+use crate::route::{Scratch, Steps, Told, TooFar};
 
 /// A longer key matches nothing: none is, as those of AMQP are short strings.
 pub const KEY_BYTES_MAX: usize = 255;
@@ -186,15 +186,21 @@ impl Trie {
 
     /// Tells the groups of all patterns that match the key, each once.
     pub fn select(&self, key: &[u8], scratch: &mut Scratch, found: impl FnMut(&[BindingId])) -> Result<(), TooFar> {
-        let Scratch { few, many, steps, .. } = scratch;
+        let Scratch { few, many, steps, told, .. } = scratch;
         if key.len() > KEY_BYTES_MAX {
             return Ok(());
         }
         let words = key.iter().filter(|byte| **byte == b'.').count() + 1;
-        if words <= FEW_WORDS_MAX { self.walk(key, few, steps, found) } else { self.walk(key, many, steps, found) }
+        if words <= FEW_WORDS_MAX { self.walk(key, few, (steps, told), found) } else { self.walk(key, many, (steps, told), found) }
     }
 
-    fn walk<const N: usize>(&self, key: &[u8], walk: &mut Walk<N>, steps: &mut Steps, mut found: impl FnMut(&[BindingId])) -> Result<(), TooFar> {
+    fn walk<const N: usize>(
+        &self,
+        key: &[u8],
+        walk: &mut Walk<N>,
+        (steps, told): (&mut Steps, &mut Told),
+        mut found: impl FnMut(&[BindingId]),
+    ) -> Result<(), TooFar> {
         let Walk { words, nodes } = walk;
         let end = read_words(key, words, |word| self.hash(word));
         nodes.clear();
@@ -202,7 +208,7 @@ impl Trie {
         while let Some((id, places)) = nodes.pop() {
             let node = &self.nodes[id as usize];
             steps.take(1 + if node.word_children > 0 { words.len() / WORDS_OF_STEP } else { 0 })?;
-            if places.has(end) && !node.group.is_empty() {
+            if places.has(end) && !node.group.is_empty() && told.is_due(&node.group, steps)? {
                 found(&node.group);
             }
             if node.any != NONE {

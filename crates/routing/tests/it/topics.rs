@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use routing::{KEY_BYTES_MAX, NoHeaders, STEPS_MAX, Scratch, Table, TooFar};
+use routing::{Arguments, KEY_BYTES_MAX, NoHeaders, STEPS_MAX, Scratch, Table, TooFar};
 
 use crate::random::Random;
-use crate::{add_queues, bind, declare, queue, route};
+use crate::{add_queues, bind, declare, queue, route, string};
 
 fn words(key: &str) -> Vec<&str> {
     if key.is_empty() { Vec::new() } else { key.split('.').collect() }
@@ -185,4 +185,36 @@ fn patterns_made_to_explode_do_not() {
     assert_eq!(route(&table, "amq.topic", &[&(many("a", 127) + ".b")]), [0, 1, 2]);
     // Trying out each way to divide 128 words among 60 `#` would not end.
     assert!(begun.elapsed() < Duration::from_secs(1), "took {:?}", begun.elapsed());
+}
+
+/// A queue that is bound so many times by a key.
+fn bound_often(table: &mut Table, exchange: &str, key: &str, times: usize) {
+    for number in 0..times {
+        table.bind(exchange.as_bytes(), queue(0), key.as_bytes(), &Arguments::new(vec![string("number", &number.to_string())])).expect("valid");
+    }
+}
+
+#[test]
+fn what_many_keys_lead_to_again_and_again_is_not_told_each_time() {
+    let keys: Vec<String> = (0..999).map(|number| format!("key.{number}")).collect();
+    let mut table = Table::new();
+    add_queues(&mut table, 1);
+    bound_often(&mut table, "amq.topic", "#", 3_000);
+    bound_often(&mut table, "amq.direct", "k", 3_000);
+    for (exchange, keys) in [("amq.topic", keys.iter().map(|key| key.as_bytes()).collect()), ("amq.direct", vec![b"k".as_slice(); 999])] {
+        let (mut scratch, mut queues) = (Scratch::default(), Vec::new());
+        table.exchange(exchange.as_bytes()).unwrap().route(&keys, &NoHeaders, &mut scratch, &mut queues).expect("few steps");
+        assert_eq!(queues.iter().map(|queue| queue.0).collect::<Vec<_>>(), [0]);
+        assert!(queues.capacity() < 10_000, "{exchange}: room for {} queues was made", queues.capacity());
+        assert!((300..5_000).contains(&scratch.steps()), "{exchange}: {}", scratch.steps());
+    }
+    // The same in small groups, of which there are many.
+    let mut table = Table::new();
+    add_queues(&mut table, 1);
+    for hashes in 1..=120 {
+        bound_often(&mut table, "amq.topic", &vec!["#"; hashes].join("."), 60);
+    }
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    assert!(steps(&table, &keys[..20]).is_ok());
+    assert_eq!(steps(&table, &keys), Err(TooFar));
 }
