@@ -81,7 +81,8 @@ class Player:
             self.take_message(channel, *content)
 
     def asked(self, link, number, method):
-        """An answer on a channel that asks for counts."""
+        """An answer on a channel that asks for counts, or what a connection says of itself. That it is blocked, and free again, is no
+        answer: a broker says so when its disk is slow or its memory short, on a busy machine, and goes on afterwards."""
         name, fields = method
         if name == "channel.close":
             link.method(number, "channel.close-ok")
@@ -89,7 +90,7 @@ class Player:
             self.counts[number] = str(fields["reply-code"])
         elif name == "queue.declare-ok":
             self.counts[number] = f"{fields['message-count']}/{self.consumers(self.queues[number - ASKING], fields['consumer-count'])}"
-        elif name in ("connection.close", "connection.blocked"):
+        elif name == "connection.close":
             self.dead = self.plain(f"{name} {fields}")
             raise Closed
 
