@@ -31,6 +31,8 @@ pub(crate) const SHARD: ShardId = ShardId(60);
 const LANE: ConnectionId = ConnectionId(u64::MAX - 1);
 /// Ids that are looked at for expiry under one hold of the lock.
 const IDS_AT_ONCE: usize = 1000;
+/// Ids that are listed under one hold of the lock.
+const LISTED_AT_ONCE: usize = 100;
 /// Between such pieces, and between tries to give a journal what it had no room for.
 const PAUSE: Duration = Duration::from_millis(1);
 /// An end that the journal has refused is tried again after this long.
@@ -141,9 +143,9 @@ impl Transactions {
         self.state.lock().coordinator.wants_producer_id(id)
     }
 
-    /// One transactional id.
-    pub fn describe(&self, id: &str) -> Option<Transaction> {
-        self.state.lock().coordinator.describe(id).cloned()
+    /// What `look` takes of one transactional id.
+    pub fn look_at<T>(&self, id: &str, look: impl FnOnce(&Transaction) -> T) -> Option<T> {
+        self.state.lock().coordinator.describe(id).map(look)
     }
 
     /// Bytes of memory that transactional ids may take with what their transactions hold, about.
@@ -162,15 +164,20 @@ impl Transactions {
         self.state.lock().coordinator.count()
     }
 
-    /// All transactional ids that `select` wants.
-    pub fn list<T>(&self, select: impl FnMut((&str, &Transaction)) -> Option<T>) -> Vec<T> {
-        self.state.lock().coordinator.all().filter_map(select).collect()
+    /// The next transactional ids behind `after`, a hundred at most, in their order. All producers wait for the lock: of each only what `look` takes leaves it.
+    pub fn after<T>(&self, after: Option<&str>, look: impl Fn(&Arc<str>, &Transaction) -> T) -> Vec<T> {
+        self.state.lock().coordinator.after(after, LISTED_AT_ONCE).map(|(id, known)| look(id, known)).collect()
     }
 
     /// The transactions that readers of committed records wait for: id, and for how long, in ms; the longest first.
-    pub fn open(&self) -> Vec<(String, u64)> {
-        let now = now();
-        let mut open = self.list(|(id, known)| (!known.logs.is_empty()).then(|| (id.to_owned(), now.saturating_sub(known.started))));
+    pub fn open(&self) -> Vec<(Arc<str>, u64)> {
+        let (now, mut open, mut after) = (now(), Vec::new(), None::<Arc<str>>);
+        loop {
+            let piece = self.after(after.as_deref(), |id, known| (Arc::clone(id), (!known.logs.is_empty()).then_some(known.started)));
+            let Some((last, _)) = piece.last() else { break };
+            after = Some(Arc::clone(last));
+            open.extend(piece.into_iter().filter_map(|(id, started)| Some((id, now.saturating_sub(started?)))));
+        }
         open.sort_by_key(|(_, since)| std::cmp::Reverse(*since));
         open
     }
@@ -180,8 +187,8 @@ impl Transactions {
         let id_expiration = broker.settings().int("transactional.id.expiration.ms").max(0) as u64;
         let interval = Duration::from_millis(expiry_interval(id_expiration));
         let mut expiry_at = std::time::Instant::now() + interval;
-        // The place from which it goes on.
-        let mut expiring: Option<usize> = None;
+        // Behind which id it goes on, if it has begun.
+        let mut expiring: Option<Option<Arc<str>>> = None;
         let mut retry_at: Option<std::time::Instant> = None;
         while !self.closed.load(Ordering::SeqCst) {
             let results = self.inbox.take();
@@ -204,11 +211,11 @@ impl Transactions {
                 }
                 if expiring.is_none() && now_at >= expiry_at {
                     expiry_at = now_at + interval;
-                    expiring = Some(0);
+                    expiring = Some(None);
                 }
-                if let Some(at) = expiring {
-                    let (keys, next) = state.coordinator.expire(now(), at, IDS_AT_ONCE);
-                    expiring = next;
+                if let Some(after) = expiring.take() {
+                    let (keys, next) = state.coordinator.expire(now(), after.as_deref(), IDS_AT_ONCE);
+                    expiring = next.map(Some);
                     if !keys.is_empty() {
                         let items = keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
                         state.append(broker, 0, items, None);

@@ -11,6 +11,7 @@
 //! Each change comes with the record that must be durable before anybody is told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -200,8 +201,8 @@ pub enum Ended {
 pub struct TransactionCoordinator {
     settings: TransactionSettings,
     by_id: HashMap<Arc<str>, Transaction>,
-    /// Each of them once: so they can be looked through in pieces.
-    ids: Vec<Arc<str>>,
+    /// The same ids in order: so they can be looked through in pieces.
+    ids: BTreeSet<Arc<str>>,
     /// Ids by the groups for which they hold offsets.
     by_group: HashMap<String, BTreeSet<String>>,
     deadlines: BTreeSet<(u64, String)>,
@@ -212,7 +213,7 @@ impl TransactionCoordinator {
     /// No ids yet.
     pub fn new(settings: TransactionSettings) -> Self {
         let (by_id, by_group) = (HashMap::new(), HashMap::new());
-        Self { settings, by_id, ids: Vec::new(), by_group, deadlines: BTreeSet::new(), account: Account::default() }
+        Self { settings, by_id, ids: BTreeSet::new(), by_group, deadlines: BTreeSet::new(), account: Account::default() }
     }
 
     /// Puts a record back at start; false when it is none of ours. Then come [`Self::found_open`], [`Self::unfinished`] and
@@ -232,7 +233,7 @@ impl TransactionCoordinator {
     fn enter(&mut self, id: &str, transaction: Transaction) {
         let id: Arc<str> = id.into();
         match self.by_id.insert(Arc::clone(&id), transaction) {
-            None => self.ids.push(Arc::clone(&id)),
+            None => _ = self.ids.insert(Arc::clone(&id)),
             Some(before) => self.account.bytes -= before.counted,
         }
         self.recount(&id);
@@ -528,23 +529,23 @@ impl TransactionCoordinator {
         endings
     }
 
-    /// Looks at most at so many ids, from place `at` on, and forgets those that have not been used for long. Returns the keys to be removed,
-    /// and the place from which to go on; `None` when all were looked at.
-    pub fn expire(&mut self, now: u64, mut at: usize, most: usize) -> (Vec<Bytes>, Option<usize>) {
+    /// Looks at most at so many ids, those behind `after`, and forgets those that have not been used for long. Returns the keys to be removed,
+    /// and the id behind which to go on; `None` when all were looked at.
+    pub fn expire(&mut self, now: u64, after: Option<&str>, most: usize) -> (Vec<Bytes>, Option<Arc<str>>) {
         let before = now.saturating_sub(self.settings.id_expiration);
+        let unused = |known: &Transaction| known.updated <= before && !known.state.ending() && known.state != TransactionState::Ongoing;
+        let looked_at: Vec<Arc<str>> = self.ids_after(after).take(most).cloned().collect();
         let mut keys = Vec::new();
-        for _ in 0..most {
-            let Some(id) = self.ids.get(at) else { break };
-            let unused = |known: &Transaction| known.updated <= before && !known.state.ending() && known.state != TransactionState::Ongoing;
+        for id in &looked_at {
             if self.by_id.get(id).is_none_or(unused) {
                 keys.push(key_of(id));
                 self.account.bytes -= self.by_id.remove(id).map_or(0, |known| known.counted);
-                self.ids.swap_remove(at);
-            } else {
-                at += 1;
+                self.ids.remove(id);
             }
         }
-        (keys, (at < self.ids.len()).then_some(at))
+        let last = looked_at.into_iter().next_back();
+        let goes_on = last.as_deref().is_some_and(|last| self.ids_after(Some(last)).next().is_some());
+        (keys, last.filter(|_| goes_on))
     }
 
     /// One transactional id.
@@ -557,9 +558,14 @@ impl TransactionCoordinator {
         self.by_id.len()
     }
 
-    /// All transactional ids.
-    pub fn all(&self) -> impl Iterator<Item = (&str, &Transaction)> {
-        self.by_id.iter().map(|(id, known)| (&**id, known))
+    /// So many transactional ids at most, those behind `after`, in their order. What is not removed meanwhile is met once by who goes through
+    /// all of them in pieces.
+    pub fn after(&self, after: Option<&str>, most: usize) -> impl Iterator<Item = (&Arc<str>, &Transaction)> {
+        self.ids_after(after).take(most).filter_map(|id| Some((id, self.by_id.get(id)?)))
+    }
+
+    fn ids_after(&self, after: Option<&str>) -> impl Iterator<Item = &Arc<str>> {
+        self.ids.range::<str, _>((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
     }
 
     /// Bytes of memory that transactional ids may take with what their transactions hold, about. Beyond them no id is taken that would be

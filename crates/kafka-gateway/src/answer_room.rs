@@ -26,8 +26,18 @@ impl AnswerRoom {
 
     /// The same for an answer that no client gets on without.
     pub fn for_all(gateway: &Gateway) -> Self {
-        let room = Self::new(gateway);
-        Self { left: room.left.max(USUAL_BYTES), ..room }
+        Self::for_all_behind(0, gateway)
+    }
+
+    /// The same for what is left of one that is made in turns, of which so many bytes are written and [counted](crate::pinned::Pinned::count).
+    pub fn for_all_behind(written: usize, gateway: &Gateway) -> Self {
+        let whole = ((gateway.pinned.room() + written) / SHARE).min(BYTES_MAX).max(USUAL_BYTES);
+        Self { left: whole.saturating_sub(written), is_first: written == 0 }
+    }
+
+    /// How many bytes more.
+    pub fn left(&self) -> usize {
+        self.left
     }
 
     /// Is there any?

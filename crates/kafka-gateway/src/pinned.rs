@@ -94,6 +94,12 @@ impl Pinned {
         Some(Arc::new(Reserved { pinned: Arc::clone(self), bytes }))
     }
 
+    /// Counts an answer while it is made in turns, whatever others hold: who makes it asks for room
+    /// ([`crate::answer_room::AnswerRoom::for_all_behind`]). None of its bytes is counted yet.
+    pub fn count(self: &Arc<Self>) -> Reserved {
+        Reserved { pinned: Arc::clone(self), bytes: 0 }
+    }
+
     /// Charges for an answer, until the last of its pieces is dropped.
     pub fn hold(self: &Arc<Self>, mut pieces: Vec<Bytes>, held: Held) -> Vec<Bytes> {
         let total: usize = pieces.iter().map(Bytes::len).sum();
@@ -126,6 +132,14 @@ fn blocks(pieces: &[Bytes]) -> usize {
 pub(crate) struct Reserved {
     pinned: Arc<Pinned>,
     bytes: usize,
+}
+
+impl Reserved {
+    /// There is more of it: so many bytes in all.
+    pub fn grow_to(&mut self, bytes: usize) {
+        self.pinned.used.fetch_add(bytes.saturating_sub(self.bytes), Ordering::Relaxed);
+        self.bytes = self.bytes.max(bytes);
+    }
 }
 
 impl Drop for Reserved {
@@ -208,6 +222,11 @@ mod tests {
         let two = (pinned.reserve(1 << 20), pinned.reserve(2 << 20));
         assert!(two.0.is_some() && two.1.is_some() && pinned.is_full() && pinned.reserve(1).is_none());
         drop(two);
+        assert_eq!(pinned.used(), 0);
+        let mut one = pinned.count();
+        [5 << 20, 6 << 20, 6 << 20].into_iter().for_each(|bytes| one.grow_to(bytes));
+        assert_eq!(pinned.used(), 6 << 20);
+        drop(one);
         assert_eq!(pinned.used(), 0);
     }
 

@@ -28,6 +28,7 @@ use crate::pinned::Held;
 use many_items::{FREE_ITEMS, Given, Parked, has_many, is_many};
 use sasl::Sasl;
 
+pub(crate) use long::Turns;
 pub use many_items::RequestRoom;
 pub use sasl::{SaslMechanism, SaslRules};
 

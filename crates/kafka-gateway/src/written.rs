@@ -16,9 +16,15 @@ pub(crate) struct Parts {
     pieces: Vec<Bytes>,
     open: Writer,
     count: usize,
+    bytes: usize,
 }
 
 impl Parts {
+    /// Bytes of all parts.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds a part, if there is room for it; false: there is not, and what follows finds none either.
     pub fn push(&mut self, room: &mut AnswerRoom, write: impl FnOnce(&mut Writer)) -> bool {
         let mut part = Writer::new();
@@ -39,6 +45,7 @@ impl Parts {
 
     fn put(&mut self, part: Writer) {
         self.count += 1;
+        self.bytes += part.len();
         if !self.open.is_empty() && self.open.len() + part.len() > PIECE_BYTES {
             // A long list: the next piece gets what it will need, and no more.
             let full = std::mem::replace(&mut self.open, Writer::with_capacity(PIECE_BYTES));

@@ -310,7 +310,7 @@ impl Measurements {
         self.refresh_shared(&node.broker);
         self.transactions.clear();
         for (transactional_id, open_ms) in node.broker.transactions().open().into_iter().take(TRANSACTIONS_NAMED) {
-            self.transactions.get_or_create(&OpenTransaction { transactional_id }).set(open_ms as f64 / 1000.0);
+            self.transactions.get_or_create(&OpenTransaction { transactional_id: transactional_id.to_string() }).set(open_ms as f64 / 1000.0);
         }
     }
 

@@ -280,11 +280,11 @@ fn limits_hold_and_ids_that_nobody_uses_are_forgotten() {
     let producer = desk.init();
     desk.write(producer, 7);
     desk.now += 604_800_000;
-    assert_eq!(desk.coordinator.expire(desk.now, 0, 10), (vec![], None), "a transaction is open");
+    assert_eq!(desk.coordinator.expire(desk.now, None, 10), (vec![], None), "a transaction is open");
     let ending = desk.coordinator.handle_timeouts(desk.now).remove(0);
     desk.carry_out(&ending);
-    assert_eq!(desk.coordinator.expire(desk.now + 604_799_999, 0, 10), (vec![], None));
-    assert_eq!(desk.coordinator.expire(desk.now + 604_800_000, 0, 10).0.len(), 1);
+    assert_eq!(desk.coordinator.expire(desk.now + 604_799_999, None, 10), (vec![], None));
+    assert_eq!(desk.coordinator.expire(desk.now + 604_800_000, None, 10).0.len(), 1);
     assert_eq!(desk.init(), (42, 0));
 }
 
@@ -296,15 +296,25 @@ fn ids_are_forgotten_in_pieces_and_each_is_looked_at_once() {
         let now = if number % 3 == 0 { 5_000 } else { 0 };
         coordinator.init(&number.to_string(), 1_000, None, Some(number as i64), now).expect("a new id");
     }
-    let (mut at, mut removed) = (Some(0), Vec::new());
-    while let Some(from) = at {
-        let (keys, next) = coordinator.expire(10_000, from, 64);
+    // Who lists them meanwhile meets each id that stays once.
+    let (mut at, mut removed, mut listed) = (None, Vec::new(), Vec::new());
+    loop {
+        let (keys, next) = coordinator.expire(10_000, at.as_deref(), 64);
         assert!(keys.len() <= 64, "no more than were to be looked at");
         removed.extend(keys);
         at = next;
+        let more: Vec<String> = coordinator.after(listed.last().map(String::as_str), 50).map(|(id, _)| id.to_string()).collect();
+        listed.extend(more);
+        if at.is_none() {
+            break;
+        }
     }
-    assert_eq!((removed.len(), coordinator.all().count()), (666, 334));
-    assert!(coordinator.all().all(|(id, _)| id.parse::<u64>().expect("a number") % 3 == 0));
+    let left: Vec<String> = coordinator.after(None, 1_000).map(|(id, _)| id.to_string()).collect();
+    assert_eq!((removed.len(), left.len(), coordinator.count()), (666, 334, 334));
+    assert!(left.iter().all(|id| id.parse::<u64>().expect("a number") % 3 == 0));
+    listed.retain(|id| left.contains(id));
+    let behind: Vec<&String> = left.iter().filter(|id| listed.last().is_some_and(|last| *id <= last)).collect();
+    assert_eq!(listed.iter().collect::<Vec<_>>(), behind);
 }
 
 /// A transaction that writes to one log after the other is not written down whole for each of them, and at start ids are not looked
@@ -374,6 +384,6 @@ fn ids_and_what_their_transactions_hold_are_counted_and_bounded() {
     let Ended::Ending(ending, _) = ended else { panic!("{ended:?}") };
     desk.carry_out(&ending);
     assert!(desk.coordinator.bytes() < max);
-    assert!(desk.coordinator.expire(u64::MAX, 0, 1000).1.is_none());
+    assert!(desk.coordinator.expire(u64::MAX, None, 1000).1.is_none());
     assert_eq!((desk.coordinator.bytes(), desk.coordinator.count()), (0, 0));
 }

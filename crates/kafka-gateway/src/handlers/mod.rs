@@ -33,6 +33,7 @@ mod streams_groups;
 mod telemetry;
 mod topics;
 mod transaction_admin;
+mod transaction_list;
 mod transactions;
 
 use std::time::Instant;
@@ -280,7 +281,7 @@ static APIS: &[Api] = &[
     Api::new(60, 0, 2, cluster::describe),
     Api::new(61, 0, 0, transaction_admin::describe_producers).looks(),
     Api::new(65, 0, 0, transaction_admin::describe).looks(),
-    Api::new(66, 0, 2, transaction_admin::list).looks(),
+    Api::new(66, 0, 2, transaction_list::list).looks(),
     Api::new(68, 0, 1, consumer_groups::heartbeat).looks(),
     Api::new(69, 0, 1, consumer_groups::describe).looks(),
     Api::new(71, 0, 0, telemetry::subscriptions),

@@ -1,20 +1,19 @@
-//! Transactions as administrators see them: DescribeTransactions, ListTransactions, DescribeProducers, and WriteTxnMarkers, which
-//! ends what hangs.
+//! Transactions as administrators see them: DescribeTransactions, DescribeProducers, and WriteTxnMarkers, which ends what hangs. For ListTransactions
+//! see `transaction_list.rs`.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use broker::append::{Append, AppendItem};
-use broker::{AclOperation, Broker, Expression, Reply, ReplyTo};
-use delivery::{Transaction, TransactionState};
-use hashbrown::HashSet;
+use broker::{AclOperation, Broker, Reply, ReplyTo, Topic};
+use delivery::{ProducerEpoch, Transaction, TransactionState};
+use hashbrown::{HashMap, HashSet};
 use kafka_wire::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
 };
 use kafka_wire::describe_transactions::{
     DescribeTransactionsRequest, DescribeTransactionsResponse, TopicData, TransactionState as Described,
 };
-use kafka_wire::list_transactions::{ListTransactionsRequest, ListTransactionsResponse, TransactionState as Listed};
 use kafka_wire::write_txn_markers::{
     WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult, WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -24,15 +23,31 @@ use record::{BatchHeader, Marker};
 use types::LogId;
 
 use super::{NO_ROOM, Outcome, Wait, once};
+use crate::access::Asking;
 use crate::answer_room::AnswerRoom;
 use crate::body::Body;
 use crate::error_code::of_append;
 use crate::session::Context;
+use crate::written::{Listing, Parts};
 
-/// The states that a filter may name: those in use here, and those of Kafka that nothing is ever in.
-const STATES: &[&str] = &[
-    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
-];
+/// What a partition of a transaction takes while it is looked for, in bytes.
+const LOG_BYTES: usize = 32;
+
+/// What is told of a transactional id.
+struct Seen {
+    state: TransactionState,
+    timeout: u64,
+    started: u64,
+    producer: ProducerEpoch,
+    logs: Vec<LogId>,
+}
+
+impl Seen {
+    fn of(known: &Transaction) -> Self {
+        let Transaction { state, timeout, started, producer, .. } = *known;
+        Self { state, timeout, started, producer, logs: known.logs.iter().copied().collect() }
+    }
+}
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeTransactionsRequest::decode(reader, context.version)?;
@@ -41,108 +56,102 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     if context.is_long(broker.partition_count()) {
         return Ok(Outcome::Long);
     }
+    let (asking, version) = (context.asking(), context.version);
+    let mut room = AnswerRoom::new(context.gateway);
     // One has as many partitions as there are: what is named again and again is described once.
-    let ids = once(&request.transactional_ids, |id| id).map(|(id, _)| id.clone());
-    let found: Vec<(Str, Option<Transaction>)> = ids.map(|id| (id.clone(), broker.transactions().describe(&id))).collect();
-    let logs = found.iter().flat_map(|(_, known)| known.iter().flat_map(|known| known.logs.iter().copied()));
-    let names = names_of(broker, logs);
-    let asking = context.asking();
-    let states = found.into_iter().map(|(id, known)| match known {
-        _ if asking.check_transaction(AclOperation::Describe, &id).is_err() && !id.is_empty() => {
-            let error_code = ErrorCode::TransactionalIdAuthorizationFailed.code();
-            Described { error_code, transactional_id: id, ..Described::default() }
-        }
-        Some(known) => {
-            let mut state = described(id, &known, &names);
-            state.topics.retain(|topic| asking.quietly().check_topic(AclOperation::Describe, &topic.topic).is_ok());
-            state
-        }
-        None => {
-            let code = if id.is_empty() { ErrorCode::InvalidRequest } else { ErrorCode::TransactionalIdNotFound };
-            Described { error_code: code.code(), transactional_id: id, ..Described::default() }
-        }
-    });
-    Ok(Outcome::answer(DescribeTransactionsResponse { transaction_states: states.collect(), ..Default::default() }))
+    let ids: Vec<&Str> = once(&request.transactional_ids, |id| id).map(|(id, _)| id).collect();
+    let seen = look_at(broker, &asking, &ids, room.left());
+    let names = Names::of(broker, seen.iter().flatten().flat_map(|seen| &seen.logs));
+    let mut parts = Parts::default();
+    for (id, seen) in ids.into_iter().zip(seen) {
+        let refused = |code: ErrorCode| Described { error_code: code.code(), transactional_id: id.clone(), ..Described::default() };
+        let described = match seen {
+            Err(code) => refused(code),
+            Ok(seen) => {
+                let mut state = described(id.clone(), &seen, &names);
+                state.topics.retain(|topic| asking.quietly().check_topic(AclOperation::Describe, &topic.topic).is_ok());
+                if parts.push(&mut room, |writer| state.encode(writer, version)) {
+                    continue;
+                }
+                refused(NO_ROOM)
+            }
+        };
+        parts.add(|writer| described.encode(writer, version));
+    }
+    Ok(Outcome::answer(parts.of(DescribeTransactionsResponse::default())))
 }
 
-/// Topic and partition of logs.
-fn names_of(broker: &Broker, logs: impl Iterator<Item = LogId>) -> BTreeMap<LogId, (String, i32)> {
-    let wanted: std::collections::BTreeSet<LogId> = logs.collect();
-    let mut names = BTreeMap::new();
-    if wanted.is_empty() {
-        return names;
-    }
-    for topic in broker.topics() {
-        for (index, log) in topic.logs().iter().enumerate().filter(|(_, log)| wanted.contains(&log.id())) {
-            names.insert(log.id(), (topic.name.clone(), index as i32));
+/// Looks at transactional ids, as far as what is taken of them is no more than `bytes`, or is of the first.
+fn look_at(broker: &Broker, asking: &Asking<'_>, ids: &[&Str], bytes: usize) -> Vec<Result<Seen, ErrorCode>> {
+    let mut logs = 0;
+    let look = |id: &&Str| {
+        if asking.check_transaction(AclOperation::Describe, id).is_err() && !id.is_empty() {
+            return Err(ErrorCode::TransactionalIdAuthorizationFailed);
         }
-    }
-    names
+        let unknown = if id.is_empty() { ErrorCode::InvalidRequest } else { ErrorCode::TransactionalIdNotFound };
+        let look = |known: &Transaction| {
+            let fits = logs == 0 || (logs + known.logs.len()) * LOG_BYTES <= bytes;
+            logs += known.logs.len();
+            if fits { Ok(Seen::of(known)) } else { Err(NO_ROOM) }
+        };
+        broker.transactions().look_at(id, look).unwrap_or(Err(unknown))
+    };
+    ids.iter().map(look).collect()
 }
 
-fn described(id: Str, known: &Transaction, names: &BTreeMap<LogId, (String, i32)>) -> Described {
+/// Topics and partitions of logs.
+struct Names {
+    topics: Vec<Arc<Topic>>,
+    /// Number of the topic, and of the partition.
+    by_log: HashMap<LogId, (u32, i32)>,
+}
+
+impl Names {
+    fn of<'a>(broker: &Broker, logs: impl Iterator<Item = &'a LogId>) -> Self {
+        let wanted: HashSet<LogId> = logs.copied().collect();
+        let (mut topics, mut by_log) = (Vec::new(), HashMap::with_capacity(wanted.len()));
+        for topic in if wanted.is_empty() { Vec::new() } else { broker.topics() } {
+            let before = by_log.len();
+            for (index, log) in topic.logs().iter().enumerate().filter(|(_, log)| wanted.contains(&log.id())) {
+                by_log.insert(log.id(), (topics.len() as u32, index as i32));
+            }
+            if by_log.len() > before {
+                topics.push(topic);
+            }
+        }
+        Self { topics, by_log }
+    }
+
+    fn find(&self, log: LogId) -> Option<(&str, i32)> {
+        let (topic, partition) = self.by_log.get(&log)?;
+        Some((&self.topics.get(*topic as usize)?.name, *partition))
+    }
+}
+
+fn described(id: Str, seen: &Seen, names: &Names) -> Described {
     let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
-    for (topic, partition) in known.logs.iter().filter_map(|log| names.get(log)) {
-        topics.entry(topic).or_default().push(*partition);
+    for (topic, partition) in seen.logs.iter().filter_map(|log| names.find(*log)) {
+        topics.entry(topic).or_default().push(partition);
     }
     let topics = topics.into_iter().map(|(topic, partitions)| TopicData { topic: topic.into(), partitions, ..TopicData::default() });
-    let under_way = !matches!(known.state, TransactionState::Empty | TransactionState::CompleteAbort | TransactionState::CompleteCommit);
+    let under_way = !matches!(seen.state, TransactionState::Empty | TransactionState::CompleteAbort | TransactionState::CompleteCommit);
     Described {
         transactional_id: id,
-        transaction_state: known.state.name().into(),
-        transaction_timeout_ms: known.timeout as i32,
-        transaction_start_time_ms: if under_way { known.started as i64 } else { -1 },
-        producer_id: known.producer.0,
-        producer_epoch: known.producer.1,
+        transaction_state: seen.state.name().into(),
+        transaction_timeout_ms: seen.timeout as i32,
+        transaction_start_time_ms: if under_way { seen.started as i64 } else { -1 },
+        producer_id: seen.producer.0,
+        producer_epoch: seen.producer.1,
         topics: topics.collect(),
         ..Described::default()
     }
 }
 
-pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
-    let request = ListTransactionsRequest::decode(reader, context.version)?;
-    let pattern = request.transactional_id_pattern.as_deref().filter(|pattern| !pattern.is_empty());
-    let broker = &context.gateway.broker;
-    // A pattern takes long to compile and to match, however few ids there are.
-    if context.is_long(if pattern.is_some() { usize::MAX } else { broker.transactions().count() }) {
-        return Ok(Outcome::Long);
+impl Listing for DescribeTransactionsResponse {
+    fn behind(_version: i16) -> (bool, usize) {
+        // No tags.
+        (true, 1)
     }
-    let refused = |code: ErrorCode| Outcome::answer(ListTransactionsResponse { error_code: code.code(), ..ListTransactionsResponse::default() });
-    let compiled = pattern.map(Expression::compile);
-    let Some(pattern) = compiled.map_or(Some(None), |compiled| compiled.map(Some)) else {
-        return Ok(refused(ErrorCode::InvalidRegularExpression));
-    };
-    let now = broker.now_ms();
-    let unknown: Vec<Str> = request.state_filters.iter().filter(|state| !STATES.contains(&&***state)).cloned().collect();
-    let states: HashSet<&str> = request.state_filters.iter().map(|state| &**state).collect();
-    let producers: HashSet<i64> = request.producer_id_filters.iter().copied().collect();
-    // All producers wait for the lock: rights and the pattern are looked at once it is released.
-    let found = broker.transactions().list(|(id, known)| {
-        let state = known.state.name();
-        let wanted = (states.is_empty() || states.contains(state))
-            && (producers.is_empty() || producers.contains(&known.producer.0))
-            && (request.duration_filter < 0 || now - known.started as i64 > request.duration_filter);
-        wanted.then(|| Listed { transactional_id: id.into(), producer_id: known.producer.0, transaction_state: state.into(), ..Default::default() })
-    });
-    let asking = context.asking().quietly();
-    let (mut listed, mut room) = (Vec::new(), AnswerRoom::for_all(context.gateway));
-    for one in found {
-        if context.gone.is_some_and(|gone| gone.load(Ordering::Relaxed)) {
-            // Nobody reads the answer.
-            break;
-        }
-        if asking.check_transaction(AclOperation::Describe, &one.transactional_id).is_err()
-            || pattern.as_ref().is_some_and(|pattern| !pattern.is_match(&one.transactional_id))
-        {
-            continue;
-        }
-        if !room.take(|writer| one.encode(writer, context.version)) {
-            // A list that is not whole would be taken for all that there is.
-            return Ok(refused(NO_ROOM));
-        }
-        listed.push(one);
-    }
-    Ok(Outcome::answer(ListTransactionsResponse { unknown_state_filters: unknown, transaction_states: listed, ..Default::default() }))
 }
 
 pub(crate) fn describe_producers(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {

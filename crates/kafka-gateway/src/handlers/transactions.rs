@@ -320,7 +320,7 @@ pub(crate) fn end(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outc
         told(outcome.map_err(before(2, context.version)), answer)
     };
     // Only the second protocol changes the producer at the end of a transaction; an id that is not known wants none.
-    if version == Version::V1 || context.gateway.broker.transactions().describe(&id).is_none() {
+    if version == Version::V1 || context.gateway.broker.transactions().look_at(&id, |_| ()).is_none() {
         return Ok(go_on(None, context));
     }
     Ok(with_producer_id(&id, context, |code| Box::new(EndTxnResponse { error_code: code.code(), ..Default::default() }), go_on))

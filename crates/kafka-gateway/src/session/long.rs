@@ -12,7 +12,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str, Writer};
 use types::ConnectionId;
 
 use super::{Context, RequestRoom, ShardContext};
-use crate::access::Access;
+use crate::access::{Access, Asking};
 use crate::body::{Body, Silence};
 use crate::gateway::{Advertise, Gateway};
 use crate::group_of::Spoken;
@@ -36,6 +36,37 @@ impl Context<'_> {
     /// The same of what describes these groups: a short name may stand for hundreds of members with thousands of topics each.
     pub(crate) fn describes_long(&self, groups: &[Str]) -> bool {
         self.gone.is_none() && self.gateway.broker.groups().weight_of(groups.iter().map(|name| &**name)) / THING_BYTES > FROM_THINGS
+    }
+}
+
+/// A turn of a request that goes through more than fits into one: its answer, or `None` where others are to have theirs before it goes on.
+pub(crate) trait Turns: Send + 'static {
+    /// What the client may do is asked in each turn: it may be another thing by then.
+    fn turn(&mut self, asking: &Asking<'_>) -> Option<JobBody>;
+}
+
+impl Context<'_> {
+    /// Has the threads that look at a long request look at it in turns.
+    pub(crate) fn go_on_in_turns(&self, looking: impl Turns) -> Outcome {
+        let (client, gone) = (self.asking().client(), self.gone.cloned().unwrap_or_default());
+        let mut looking = Some((looking, self.room.cloned()));
+        let (mut took, wait) = (Duration::ZERO, Box::new(LongWait { gone: Arc::clone(&gone), then: None }));
+        let work = Box::new(move |broker: &Arc<broker::Broker>| {
+            let began = Instant::now();
+            let came = match &mut looking {
+                Some((looking, _)) if !gone.load(Ordering::Relaxed) => client.ask(broker, |asking| looking.turn(asking)).map(Came::Answered),
+                // Nobody reads the answer.
+                _ => Some(Came::Goes),
+            };
+            took += began.elapsed();
+            let came = came?;
+            // What is reserved for it was used until now.
+            drop(looking.take());
+            Some(Box::new(Looked { spoken: Spoken::default(), took, came }) as Box<dyn std::any::Any + Send>)
+        });
+        // The broker ends.
+        let unanswered = Outcome::Close(ErrorCode::CoordinatorNotAvailable);
+        if self.gateway.broker.unpack(self.peer.ip(), self.to, work) { Outcome::Wait(wait) } else { unanswered }
     }
 }
 

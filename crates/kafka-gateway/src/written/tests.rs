@@ -1,6 +1,8 @@
 //! What is written in parts is what is written as a whole, in pieces that are bounded.
 
 use kafka_wire::describe_configs::{DescribeConfigsResourceResult, DescribeConfigsResponse, DescribeConfigsResult};
+use kafka_wire::describe_transactions::{DescribeTransactionsResponse, TopicData, TransactionState as Described};
+use kafka_wire::list_transactions::{ListTransactionsResponse, TransactionState as Listed};
 
 use super::*;
 
@@ -29,6 +31,26 @@ fn what_is_written_in_parts_is_what_is_written_as_a_whole() {
             assert!(bytes(&written, version) == bytes(&whole, version), "{count} in version {version}");
         }
     }
+}
+
+#[test]
+fn lists_of_transactions_are() {
+    for version in 0..=2 {
+        for transaction_states in [Vec::new(), vec![Listed { transactional_id: "a".into(), producer_id: 7, transaction_state: "Empty".into(), ..Default::default() }; 200]] {
+            let mut parts = Parts::default();
+            transaction_states.iter().for_each(|one| parts.add(|writer| one.encode(writer, version)));
+            let unknown_state_filters = vec!["odd".into()];
+            let written = parts.of(ListTransactionsResponse { unknown_state_filters: unknown_state_filters.clone(), ..Default::default() });
+            let whole = ListTransactionsResponse { unknown_state_filters, transaction_states, ..Default::default() };
+            assert_eq!(bytes(&written, version), bytes(&whole, version));
+        }
+    }
+    let described = Described { transactional_id: "a".into(), topics: vec![TopicData { topic: "t".into(), partitions: vec![1, 2], ..Default::default() }], ..Default::default() };
+    let mut parts = Parts::default();
+    (0..200).for_each(|_| parts.add(|writer| described.encode(writer, 0)));
+    assert_eq!(parts.bytes(), 200 * { let mut writer = Writer::new(); described.encode(&mut writer, 0); writer.len() });
+    let whole = DescribeTransactionsResponse { transaction_states: vec![described; 200], ..Default::default() };
+    assert_eq!(bytes(&parts.of(DescribeTransactionsResponse::default()), 0), bytes(&whole, 0));
 }
 
 /// No piece holds more than it has, however long the list is.

@@ -1,16 +1,20 @@
-//! Answers to Metadata, ListGroups, ListTransactions, DescribeProducers and DescribeLogDirs are as long as there is memory for answers, and say so where they are not whole; one to
+//! Answers to Metadata, ListGroups, ListTransactions, DescribeTransactions, DescribeProducers and DescribeLogDirs are as long as there is memory for answers, and say so where they are not whole; one to
 //! DescribeConfigs takes what the client reads. What goes through much is done by other threads, however short the request is.
 
+use broker::NOBODY;
+use delivery::Claim;
 use kafka_wire::{ErrorCode, Writer};
 use kafka_wire::consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
 use kafka_wire::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 use kafka_wire::describe_producers::{DescribeProducersRequest, DescribeProducersResponse, TopicRequest};
+use kafka_wire::describe_transactions::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 use kafka_wire::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
 use kafka_wire::list_groups::{ListGroupsRequest, ListGroupsResponse};
 use kafka_wire::list_transactions::{ListTransactionsRequest, ListTransactionsResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+use types::LogId;
 
 use crate::memory::peak;
 use crate::node::{CREATE_TOPICS, Node, batch_of, flexible};
@@ -24,6 +28,7 @@ const METADATA: (i16, i16) = (3, 12);
 const DESCRIBE_LOG_DIRS: (i16, i16) = (35, 4);
 const DESCRIBE_CONFIGS: (i16, i16) = (32, 4);
 const DESCRIBE_PRODUCERS: (i16, i16) = (61, 0);
+const DESCRIBE_TRANSACTIONS: (i16, i16) = (65, 0);
 const LIST_TRANSACTIONS: (i16, i16) = (66, 2);
 const TOPICS: usize = 60;
 const PARTITIONS: usize = 1_000;
@@ -223,6 +228,70 @@ fn a_list_of_transactions_is_whole_or_refused() {
     make(&mut node, 30..40);
     assert_eq!(list_transactions(&mut node, client, None), (ErrorCode::CoordinatorLoadInProgress.code(), Vec::new()));
     assert_eq!(list_transactions(&mut node, client, Some("0*3.")).1.len(), 10, "a part of them fits");
+    node.stop();
+}
+
+#[test]
+fn many_transactional_ids_are_gone_through_in_turns_with_one_bound_for_the_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start_with_answers(folder.path(), 64 << 10);
+    let client = node.connect();
+    let make = |node: &mut Node, numbers: std::ops::Range<usize>, width: usize| -> Vec<String> {
+        let ids: Vec<String> = numbers.map(|number| format!("{number:0width$}")).collect();
+        ids.iter().for_each(|id| assert_eq!(init_of(node, client, id, 60_000).0, DONE));
+        ids
+    };
+    let turns = |node: &Node| node.broker().unpacking().counts().turns.load(std::sync::atomic::Ordering::Relaxed);
+    let mut ids = make(&mut node, 0..1_500, 600);
+    ids.extend(make(&mut node, 1_500..2_500, 4));
+    ids.sort_unstable();
+    for pattern in [None, Some(".*")] {
+        let before = turns(&node);
+        assert!(list_transactions(&mut node, client, pattern) == (0, ids.clone()), "all of them, each once");
+        assert!(turns(&node) - before >= 3, "a thousand ids in each, and {} turns", turns(&node) - before);
+    }
+    make(&mut node, 2_500..2_900, 600);
+    let (code, listed) = list_transactions(&mut node, client, None);
+    assert_eq!((code, listed.len()), (ErrorCode::CoordinatorLoadInProgress.code(), 0), "no turn has more than is left");
+    assert_eq!(node.gateway.pinned_bytes(), 0, "nothing of it stays");
+    assert_eq!(list_transactions(&mut node, client, Some("(0*)24..")).1.len(), 100);
+    node.stop();
+}
+
+#[test]
+fn transactions_for_which_there_is_no_room_are_to_be_asked_for_again() {
+    const PARTITIONS: usize = 10_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start_with_answers(folder.path(), 64 << 10);
+    let client = node.connect();
+    node.create_topic(client, "t", PARTITIONS as i32);
+    let logs: Vec<LogId> = node.broker().topic("t").expect("it is there").logs().iter().map(|log| log.id()).collect();
+    for (id, count) in [("a", PARTITIONS), ("b", PARTITIONS), ("c", 1), ("d", 0)] {
+        let (code, producer) = init_of(&mut node, client, id, 60_000);
+        assert_eq!(code, DONE);
+        if count > 0 {
+            let claim = Claim { id, producer };
+            node.broker().add_to_transaction(claim, logs[..count].to_vec(), NOBODY).expect("it is the producer's");
+        }
+    }
+    let described = |node: &mut Node, ids: &[&str]| {
+        let request = DescribeTransactionsRequest { transactional_ids: ids.iter().map(|id| (*id).into()).collect(), ..Default::default() };
+        node.send(client, DESCRIBE_TRANSACTIONS, 1, |writer| request.encode(writer, DESCRIBE_TRANSACTIONS.1)).expect("taken");
+        let (_, body) = node.answer(client);
+        let response = DescribeTransactionsResponse::decode(&mut flexible(DESCRIBE_TRANSACTIONS, body), DESCRIBE_TRANSACTIONS.1).expect("an answer");
+        let told = response.transaction_states.into_iter().map(|one| {
+            let partitions = one.topics.iter().map(|topic| topic.partitions.len()).sum();
+            (one.transactional_id.to_string(), one.error_code, partitions)
+        });
+        told.collect::<Vec<(String, i16, usize)>>()
+    };
+    let told = |id: &str, code: ErrorCode, partitions: usize| (id.to_owned(), code.code(), partitions);
+    let (none, later, unknown) = (ErrorCode::None, ErrorCode::CoordinatorLoadInProgress, ErrorCode::TransactionalIdNotFound);
+    // The first may have more than there is room for, and nothing follows what did not fit.
+    let ids = ["no", "a", "b", "c"];
+    assert_eq!(described(&mut node, &ids), [told("no", unknown, 0), told("a", none, PARTITIONS), told("b", later, 0), told("c", later, 0)]);
+    assert_eq!(described(&mut node, &["b"]), [told("b", none, PARTITIONS)], "a client that asks again makes progress");
+    assert_eq!(described(&mut node, &["d", "c", "no"]), [told("d", none, 0), told("c", none, 1), told("no", unknown, 0)]);
     node.stop();
 }
 

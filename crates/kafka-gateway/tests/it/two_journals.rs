@@ -40,7 +40,7 @@ fn a_transaction_is_done_when_its_markers_are_durable_also_in_logs_of_class_memo
     for _ in 0..20 {
         assert_eq!(node.produce(other, "u", near, crate::node::batch(1)).0, DONE);
     }
-    let state = || broker.transactions().describe("orders").expect("it is there").state;
+    let state = || broker.transactions().look_at("orders", |known| known.state).expect("it is there");
     assert_eq!(state(), TransactionState::PrepareCommit, "the marker is not durable");
     disks[1].flushes.open();
     node.answer(client);
