@@ -295,7 +295,7 @@ impl Broker {
     fn assemble(config: BrokerConfig, journals: Vec<Arc<Journal>>) -> (Self, Vec<(Bytes, Bytes)>, Vec<bool>) {
         let own = Arc::new(OwnSink::default());
         let lane = Arc::new(lane::Lane::default());
-        let transactions = Transactions::new(&config.settings, Arc::clone(lane.transactions()));
+        let transactions = Transactions::new(&config.settings, journals[0].item_bytes_max(), Arc::clone(lane.transactions()));
         let mailboxes = Mailboxes::default();
         let subscriptions = Subscriptions::new(mailboxes.clone(), &journals);
         let (mut state, mut settled, mut vouched) = (Vec::new(), Vec::new(), Vec::new());

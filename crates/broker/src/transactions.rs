@@ -38,6 +38,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// An end that the journal has refused is tried again after this long.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// What a transaction touches is one record, which each TxnOffsetCommit writes anew: so many bytes at most. Some 10,000 offsets, or 260,000 partitions.
+const RECORD_BYTES_MAX: usize = 4 << 20;
+
 /// When the asker may be told.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Told<T> {
@@ -99,11 +102,13 @@ struct End {
 }
 
 impl Transactions {
-    pub(crate) fn new(settings: &Settings, inbox: Arc<Inbox>) -> Self {
+    /// `item_bytes_max`: bytes that journal 0 takes in one item.
+    pub(crate) fn new(settings: &Settings, item_bytes_max: usize, inbox: Arc<Inbox>) -> Self {
         let int = |name| settings.int(name).max(0) as u64;
         let coordinator = TransactionCoordinator::new(TransactionSettings {
             timeout_max: int("transaction.max.timeout.ms"),
             id_expiration: int("transactional.id.expiration.ms"),
+            record_bytes_max: item_bytes_max.min(RECORD_BYTES_MAX),
         });
         let state = State {
             coordinator,
@@ -286,6 +291,12 @@ impl State {
         if !end.decided {
             let (key, value) = end.ending.prepare.clone();
             items.push(AppendItem::State { key, value });
+            // Only with segments that were larger when it began. No marker may be where the decision is not.
+            if !broker.journals()[0].takes(&items, 0) {
+                let id = attempt.id.clone();
+                self.ends.insert(attempt.id, end);
+                return self.fail(broker, id, AppendError::TooLarge);
+            }
         }
         items.extend(here.into_iter().flat_map(|(_, markers)| markers));
         end.attempt = attempt.token;

@@ -53,8 +53,10 @@ impl Transaction {
         out.put_i16(self.marker_epoch);
         out.put_u32(self.logs.len() as u32);
         self.logs.iter().for_each(|log| out.put_u64(log.0));
-        out.put_u32(self.offsets.len() as u32);
-        for (group, offsets) in &self.offsets {
+        // Of an abort none takes effect.
+        let offsets = if self.state == TransactionState::PrepareAbort { &BTreeMap::new() } else { &self.offsets };
+        out.put_u32(offsets.len() as u32);
+        for (group, offsets) in offsets {
             put(&mut out, group.as_bytes());
             out.put_u32(offsets.len() as u32);
             for ((topic, partition), offset) in offsets {

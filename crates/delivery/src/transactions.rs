@@ -28,6 +28,8 @@ use crate::weight;
 const IDS_MAX: usize = 1_000_000;
 /// From here on an epoch is not raised any more: the id gets a new producer id.
 const EPOCH_LAST: i16 = i16::MAX - 1;
+/// Twice the bytes of a log in the record of a transaction.
+const RECORDED_LOG: usize = 16;
 
 /// Limits of the coordinator.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct TransactionSettings {
     pub timeout_max: u64,
     /// `transactional.id.expiration.ms`
     pub id_expiration: u64,
+    /// What a transaction has touched is one record: bytes that it may have, at least, and that what it holds may take. A journal takes a record of as many.
+    pub record_bytes_max: usize,
 }
 
 /// Which rules a client follows.
@@ -67,6 +71,8 @@ pub enum TransactionError {
     TooMany,
     #[error("transactions take as much memory as they may")]
     NoMemory,
+    #[error("transaction touches more than its record may name")]
+    TooMuch,
 }
 
 /// Where a transactional id stands.
@@ -346,11 +352,13 @@ impl TransactionCoordinator {
     /// name all logs for each one that is new: what is written says itself to which transaction it belongs.
     ///
     /// # Errors
-    /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`.
+    /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`, `TooMuch`.
     pub fn enter_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<(Arc<Gate>, bool), TransactionError> {
         let id = claim.id;
         let known = self.of(claim)?;
         let added: Vec<LogId> = logs.into_iter().filter(|log| !known.logs.contains(log)).collect();
+        let holds = known.record_weight();
+        self.check_record(holds, added.len() * RECORDED_LOG)?;
         self.account.check_more(added.len() * weight::LOG_OF_TRANSACTION)?;
         let known = self.of(claim)?;
         let begins = known.begin(now);
@@ -383,12 +391,14 @@ impl TransactionCoordinator {
     /// Adds a group to the transaction, which begins with it if it is the first; a record when it is new.
     ///
     /// # Errors
-    /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`.
+    /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`, `TooMuch`.
     pub fn add_group(&mut self, claim: Claim<'_>, group: &str, now: u64) -> Result<Option<TransactionRecord>, TransactionError> {
         let id = claim.id;
-        let new = !self.of(claim)?.offsets.contains_key(group);
+        let known = self.of(claim)?;
+        let (new, holds) = (!known.offsets.contains_key(group), known.record_weight());
         let bytes = weight::group_of_transaction(id, group);
         if new {
+            self.check_record(holds, bytes)?;
             self.account.check_more(bytes)?;
         }
         let known = self.of(claim)?;
@@ -412,7 +422,7 @@ impl TransactionCoordinator {
     /// Adds offsets that take effect when the transaction commits. With `V2` the group is added by it.
     ///
     /// # Errors
-    /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`; `InvalidState` when the group is not part of the transaction.
+    /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`, `TooMuch`; `InvalidState` when the group is not part of the transaction.
     pub fn add_offsets(
         &mut self,
         claim: Claim<'_>,
@@ -425,7 +435,8 @@ impl TransactionCoordinator {
         if version == Version::V1 && !(known.state == TransactionState::Ongoing && known.offsets.contains_key(group)) {
             return Err(TransactionError::InvalidState);
         }
-        let more = more_bytes(known.offsets.get(group), &commits);
+        let (more, holds) = (more_bytes(known.offsets.get(group), &commits), known.record_weight());
+        self.check_record(holds, more)?;
         self.account.check_more(more)?;
         if version == Version::V2 {
             self.add_group(claim, group, now)?;
@@ -447,14 +458,16 @@ impl TransactionCoordinator {
     /// Does a transaction hold an offset of this group that may take effect?
     pub fn holds_offset(&self, group: &str, topic: &str, partition: u32) -> bool {
         let key = (topic.to_owned(), partition);
-        let holds = |id: &String| self.by_id.get(id.as_str()).and_then(|known| known.offsets.get(group)).is_some_and(|offsets| offsets.contains_key(&key));
+        let may_take_effect = |id: &String| self.by_id.get(id.as_str()).filter(|known| known.state != TransactionState::PrepareAbort);
+        let holds = |id: &String| may_take_effect(id).and_then(|known| known.offsets.get(group)).is_some_and(|offsets| offsets.contains_key(&key));
         self.by_group.get(group).is_some_and(|ids| ids.iter().any(holds))
     }
 
     /// The producer ends its transaction.
     ///
     /// # Errors
-    /// `UnknownProducer`, `Fenced`, `Concurrent`; `InvalidState` when there is none, or it has ended otherwise.
+    /// `UnknownProducer`, `Fenced`, `Concurrent`; `InvalidState` when there is none, or it has ended otherwise; `TooMuch`: it could be begun with larger segments, and can
+    /// be aborted.
     pub fn end(
         &mut self,
         claim: Claim<'_>,
@@ -477,6 +490,7 @@ impl TransactionCoordinator {
             (TransactionState::CompleteCommit, true) | (TransactionState::CompleteAbort, false) if again || version == Version::V1 => {
                 Ok(Ended::Already(known.producer))
             }
+            (TransactionState::Ongoing, true) if !again && known.is_too_much(self.settings.record_bytes_max) => Err(TransactionError::TooMuch),
             (TransactionState::Ongoing, _) if !again => {
                 let ending = known.end(id, commit, version, fresh, now)?;
                 let next = known.producer;
@@ -591,6 +605,11 @@ impl TransactionCoordinator {
         }
     }
 
+    /// Of a transaction that holds so much and is to hold more. What is nothing more is never too much.
+    fn check_record(&self, holds: usize, more: usize) -> Result<(), TransactionError> {
+        if more == 0 || holds.saturating_add(more) <= self.settings.record_bytes_max { Ok(()) } else { Err(TransactionError::TooMuch) }
+    }
+
     fn unschedule(&mut self, id: &str) {
         if let Some(known) = self.by_id.get(id) {
             self.deadlines.remove(&(known.started + known.timeout, id.to_owned()));
@@ -619,6 +638,16 @@ impl Transaction {
             offset_bytes: 0,
             counted: 0,
         }
+    }
+
+    /// Bytes that what it holds takes, about: twice those of its record, or more.
+    fn record_weight(&self) -> usize {
+        self.logs.len() * RECORDED_LOG + self.offset_bytes
+    }
+
+    /// Is its record too long?
+    fn is_too_much(&self, max: usize) -> bool {
+        self.record_weight() > max && self.encode().len() > max
     }
 
     fn record(&self, id: &str) -> TransactionRecord {

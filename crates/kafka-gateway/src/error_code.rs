@@ -66,7 +66,7 @@ pub(crate) fn of_transaction(error: TransactionError) -> ErrorCode {
         TransactionError::Concurrent => ErrorCode::ConcurrentTransactions,
         TransactionError::InvalidState => ErrorCode::InvalidTxnState,
         // Clients take it for the end; what stands for trying again would have them try for as long as ids are kept, which is days.
-        TransactionError::TooMany | TransactionError::NoMemory => ErrorCode::PolicyViolation,
+        TransactionError::TooMany | TransactionError::NoMemory | TransactionError::TooMuch => ErrorCode::PolicyViolation,
     }
 }
 

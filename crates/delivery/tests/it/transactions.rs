@@ -11,6 +11,7 @@ use types::LogId;
 
 const ID: &str = "orders";
 const TIMEOUT: i32 = 60_000;
+const RECORD_BYTES_MAX: usize = 4 << 20;
 
 /// A coordinator, what it has made durable, and the time.
 struct Desk {
@@ -22,7 +23,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        let settings = TransactionSettings { timeout_max: 900_000, id_expiration: 604_800_000 };
+        let settings = TransactionSettings { timeout_max: 900_000, id_expiration: 604_800_000, record_bytes_max: RECORD_BYTES_MAX };
         Self { coordinator: TransactionCoordinator::new(settings), records: BTreeMap::new(), now: 1_000_000, next_producer: 40 }
     }
 
@@ -197,7 +198,7 @@ fn a_decision_is_carried_out_after_a_restart_and_nothing_else_happens_before() {
         desk.keep(ending.unwrap().prepare);
         desk.restart();
         assert_eq!(desk.init_as(None), Err(TransactionError::Concurrent));
-        assert!(desk.coordinator.holds_offset("readers", "t", 0));
+        assert_eq!(desk.coordinator.holds_offset("readers", "t", 0), commit, "those of an abort take no effect any more");
         let left = desk.coordinator.unfinished();
         assert_eq!((left.len(), left[0].commit, left[0].logs.as_slice()), (1, commit, &[LogId(7)][..]));
         assert_eq!(left[0].offsets.len(), usize::from(commit), "offsets of an aborted transaction take no effect");
@@ -290,7 +291,7 @@ fn limits_hold_and_ids_that_nobody_uses_are_forgotten() {
 
 #[test]
 fn ids_are_forgotten_in_pieces_and_each_is_looked_at_once() {
-    let mut coordinator = TransactionCoordinator::new(TransactionSettings { timeout_max: 1_000, id_expiration: 10_000 });
+    let mut coordinator = TransactionCoordinator::new(TransactionSettings { timeout_max: 1_000, id_expiration: 10_000, record_bytes_max: RECORD_BYTES_MAX });
     for number in 0..1_000_u64 {
         // Every third was used late.
         let now = if number % 3 == 0 { 5_000 } else { 0 };
@@ -386,4 +387,37 @@ fn ids_and_what_their_transactions_hold_are_counted_and_bounded() {
     assert!(desk.coordinator.bytes() < max);
     assert!(desk.coordinator.expire(u64::MAX, None, 1000).1.is_none());
     assert_eq!((desk.coordinator.bytes(), desk.coordinator.count()), (0, 0));
+}
+
+#[test]
+fn a_transaction_holds_no_more_than_its_record_may_name() {
+    let mut desk = Desk::new();
+    let producer = desk.init();
+    let long = CommittedOffset { offset: 1, leader_epoch: 0, metadata: "m".repeat(4000), committed_at: 1 };
+    let commit = |partition| Commit { topic: "t".to_owned(), partition, offset: long.clone() };
+    let add = |desk: &mut Desk, partition| desk.coordinator.add_offsets(claim(producer), "g", vec![commit(partition)], Version::V2, desk.now);
+    let refused = (0..1000).find_map(|partition| match add(&mut desk, partition) {
+        Ok(record) => {
+            desk.keep(record);
+            None
+        }
+        Err(error) => Some((partition, error)),
+    });
+    let Some((taken @ 400..1000, TransactionError::TooMuch)) = refused else { panic!("{refused:?}") };
+    assert_eq!(desk.coordinator.describe(ID).map(|known| known.offsets["g"].len()), Some(taken as usize), "what is refused is not held");
+    assert!(matches!(desk.coordinator.enter_logs(claim(producer), (0..300_000).map(LogId), desk.now), Err(TransactionError::TooMuch)));
+    assert_eq!(desk.coordinator.add_group(claim(producer), &"g".repeat(100_000), desk.now), Err(TransactionError::TooMuch));
+    let ended = desk.end(producer, true, Version::V2);
+    let Ok((Some(ending), _)) = ended else { panic!("{ended:?}") };
+    let length = |ending: &Ending| ending.prepare.1.as_ref().map_or(0, Bytes::len);
+    assert!((RECORD_BYTES_MAX / 3..RECORD_BYTES_MAX).contains(&length(&ending)), "{}", length(&ending));
+
+    // A start with smaller segments: it can only be aborted, and no offset is named then.
+    let settings = TransactionSettings { timeout_max: 900_000, id_expiration: 604_800_000, record_bytes_max: 100_000 };
+    let mut smaller = TransactionCoordinator::new(settings);
+    desk.records.iter().for_each(|(key, value)| assert!(smaller.restore(key, value)));
+    assert!(matches!(smaller.end(claim(producer), true, Version::V2, None, desk.now), Err(TransactionError::TooMuch)));
+    let aborted = smaller.end(claim(producer), false, Version::V2, None, desk.now);
+    let Ok(Ended::Ending(ending, _)) = aborted else { panic!("{aborted:?}") };
+    assert!(length(&ending) < 200, "{}", length(&ending));
 }

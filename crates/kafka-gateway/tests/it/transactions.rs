@@ -128,6 +128,25 @@ pub fn commit_offset(node: &mut Node, client: usize, producer: Producer, offset:
     response.topics[0].partitions[0].error_code
 }
 
+/// Offsets of partitions of "t" with metadata of so many bytes.
+fn commit_long_offsets(node: &mut Node, client: usize, producer: Producer, partitions: std::ops::Range<i32>, metadata_bytes: usize) -> i16 {
+    let metadata = "m".repeat(metadata_bytes);
+    let of = |partition_index| TxnOffsetCommitRequestPartition { partition_index, committed_offset: 1, committed_metadata: Some(metadata.as_str().into()), ..Default::default() };
+    let request = TxnOffsetCommitRequest {
+        transactional_id: ID.into(),
+        group_id: "readers".into(),
+        producer_id: producer.0,
+        producer_epoch: producer.1,
+        generation_id: -1,
+        topics: vec![TxnOffsetCommitRequestTopic { name: "t".into(), partitions: partitions.map(of).collect(), ..Default::default() }],
+        ..TxnOffsetCommitRequest::default()
+    };
+    node.send(client, OFFSETS, 5, |writer| request.encode(writer, OFFSETS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = TxnOffsetCommitResponse::decode(&mut flexible(OFFSETS, body), OFFSETS.1).expect("an answer");
+    response.topics[0].partitions[0].error_code
+}
+
 /// Error code and committed offset.
 pub fn committed(node: &mut Node, client: usize, stable: bool) -> (i16, i64) {
     let topic = OffsetFetchRequestTopics { name: "t".into(), partition_indexes: vec![0], ..Default::default() };
@@ -252,6 +271,27 @@ fn offsets_take_effect_with_the_commit_and_only_then() {
     let mut node = Node::start(folder.path(), &[]);
     let client = node.connect();
     assert_eq!(committed(&mut node, client, true), (DONE, 20));
+    node.stop();
+}
+
+#[test]
+fn a_transaction_that_would_not_fit_into_a_segment_is_refused_what_is_too_much_and_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    node.create_topic(client, "t", 1_000);
+    let (_, mut producer) = init(&mut node, client);
+    for committed in [false, true] {
+        assert_eq!(produce(&mut node, client, PRODUCE_V2, 0, batch(producer, 0)).0, DONE);
+        let codes: Vec<i16> = (0..20).map(|number| commit_long_offsets(&mut node, client, producer, 10 * number..10 * number + 10, 4_000)).collect();
+        let taken = codes.iter().take_while(|code| **code == DONE).count();
+        assert!((1..10).contains(&taken), "a segment has 1 MiB: {codes:?}");
+        assert!(codes[taken..].iter().all(|code| *code == ErrorCode::PolicyViolation.code()), "{codes:?}");
+        let before = read(&mut node, client, 0, false).high_watermark;
+        let (code, next) = end(&mut node, client, END_V2, producer, committed);
+        assert_eq!((code, read(&mut node, client, 0, false).high_watermark), (DONE, before + 1), "one marker");
+        producer = next;
+    }
     node.stop();
 }
 
