@@ -5,6 +5,10 @@ use crate::coordinator::Commit;
 use crate::transactions::{PendingOffsets, Transaction, TransactionError};
 use crate::weight;
 
+/// What the transaction of an id that is there may hold, whatever the others take: a start may have brought back more ids than there is memory for now. Some partitions, or
+/// an offset of a group.
+const OWN_BYTES: usize = 1024;
+
 /// Memory of all transactional ids.
 pub(crate) struct Account {
     pub bytes: usize,
@@ -41,11 +45,14 @@ impl Account {
         self.check(bytes, self.bytes_max)
     }
 
-    /// Of an id that is there.
+    /// Of an id that is there, whose transaction holds so much.
     ///
     /// # Errors
     /// `NoMemory`
-    pub fn check_more(&mut self, bytes: usize) -> Result<(), TransactionError> {
+    pub fn check_more(&mut self, holds: usize, bytes: usize) -> Result<(), TransactionError> {
+        if holds.saturating_add(bytes) <= OWN_BYTES {
+            return Ok(());
+        }
         self.check(bytes, self.bytes_max.saturating_add(self.bytes_max / 4))
     }
 }

@@ -357,9 +357,9 @@ impl TransactionCoordinator {
         let id = claim.id;
         let known = self.of(claim)?;
         let added: Vec<LogId> = logs.into_iter().filter(|log| !known.logs.contains(log)).collect();
-        let holds = known.record_weight();
+        let (holds, held) = (known.record_weight(), weight::held_by_transaction(known));
         self.check_record(holds, added.len() * RECORDED_LOG)?;
-        self.account.check_more(added.len() * weight::LOG_OF_TRANSACTION)?;
+        self.account.check_more(held, added.len() * weight::LOG_OF_TRANSACTION)?;
         let known = self.of(claim)?;
         let begins = known.begin(now);
         let new = begins || !added.is_empty();
@@ -395,11 +395,11 @@ impl TransactionCoordinator {
     pub fn add_group(&mut self, claim: Claim<'_>, group: &str, now: u64) -> Result<Option<TransactionRecord>, TransactionError> {
         let id = claim.id;
         let known = self.of(claim)?;
-        let (new, holds) = (!known.offsets.contains_key(group), known.record_weight());
+        let (new, holds, held) = (!known.offsets.contains_key(group), known.record_weight(), weight::held_by_transaction(known));
         let bytes = weight::group_of_transaction(id, group);
         if new {
             self.check_record(holds, bytes)?;
-            self.account.check_more(bytes)?;
+            self.account.check_more(held, bytes)?;
         }
         let known = self.of(claim)?;
         let begins = known.begin(now);
@@ -435,9 +435,9 @@ impl TransactionCoordinator {
         if version == Version::V1 && !(known.state == TransactionState::Ongoing && known.offsets.contains_key(group)) {
             return Err(TransactionError::InvalidState);
         }
-        let (more, holds) = (more_bytes(known.offsets.get(group), &commits), known.record_weight());
+        let (more, holds, held) = (more_bytes(known.offsets.get(group), &commits), known.record_weight(), weight::held_by_transaction(known));
         self.check_record(holds, more)?;
-        self.account.check_more(more)?;
+        self.account.check_more(held, more)?;
         if version == Version::V2 {
             self.add_group(claim, group, now)?;
         }

@@ -59,7 +59,12 @@ pub(crate) const LOG_OF_TRANSACTION: usize = 32;
 /// A transactional id with what its transaction holds.
 pub(crate) fn transaction(id: &str, known: &Transaction) -> usize {
     let deadline = if known.state == TransactionState::Ongoing { DEADLINE + id.len() } else { 0 };
-    TRANSACTIONAL_ID + 2 * id.len() + deadline + known.logs.len() * LOG_OF_TRANSACTION + known.offset_bytes
+    TRANSACTIONAL_ID + 2 * id.len() + deadline + held_by_transaction(known)
+}
+
+/// What the transaction of an id holds.
+pub(crate) fn held_by_transaction(known: &Transaction) -> usize {
+    known.logs.len() * LOG_OF_TRANSACTION + known.offset_bytes
 }
 
 /// A group for which a transaction holds offsets.

@@ -381,6 +381,16 @@ fn ids_and_what_their_transactions_hold_are_counted_and_bounded() {
     assert_eq!(desk.coordinator.bytes(), before);
     desk.coordinator.set_bytes_max(max / 2);
     assert!(take(&mut desk, 200).is_err());
+    assert!(add(&mut desk, 999).is_err());
+
+    // An id that was brought back can have a small transaction.
+    let id = format!("00001{long}");
+    let small = Claim { id: &id, producer: (1, 0) };
+    assert_eq!(desk.coordinator.enter_logs(small, (0..8).map(LogId), desk.now).map(|(_, new)| new).ok(), Some(true));
+    assert!(matches!(desk.coordinator.enter_logs(small, (0..100).map(LogId), desk.now), Err(TransactionError::NoMemory)));
+    let ended = desk.coordinator.end(small, true, Version::V2, None, desk.now).expect("open");
+    let Ended::Ending(ending, _) = ended else { panic!("{ended:?}") };
+    desk.carry_out(&ending);
     let ended = desk.coordinator.end(claim, false, Version::V2, None, desk.now).expect("open");
     let Ended::Ending(ending, _) = ended else { panic!("{ended:?}") };
     desk.carry_out(&ending);
