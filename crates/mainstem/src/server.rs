@@ -67,14 +67,13 @@ const TRANSACTIONS_SHARE: usize = 16;
 /// Part of it for exchanges, bindings and arguments.
 const DEFINITIONS_SHARE: usize = 8;
 
-/// Bounds what the broker keeps in memory beside the caches.
+/// Bounds what the broker keeps in memory beside the caches. For definitions see [`bound_definitions`].
 fn bound_memory(broker: &Broker, budget: usize) {
     broker.vhosts().set_window_bytes_max(budget / WINDOWS_SHARE);
     broker.filters().set_notes_bytes_max(budget / NOTES_SHARE);
     broker.vhosts().set_unsettled_bytes_max(budget / UNSETTLED_SHARE);
     broker.groups().set_bytes_max(budget / GROUPS_SHARE);
     broker.transactions().set_bytes_max(budget / TRANSACTIONS_SHARE);
-    broker.vhosts().definitions().set_bytes_max(budget / DEFINITIONS_SHARE);
     admin::set_body_memory(budget / BODIES_SHARE);
     broker.limits().bound_partitions(budget);
     broker.bound_unpacking(budget);
@@ -129,6 +128,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     bound_memory(&broker, config.memory.bytes() as usize);
     memory::keep_within(config.memory).context("a thread at start")?;
     take_definitions(&config, &broker)?;
+    bound_definitions(&config, &broker);
     let shared = Arc::new(Shared { gateway, amqp, frames, read_memory, blocked, closed, times: Times::of(&config.settings) });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     measurements.count_connections(shards.iter().map(|shard| Arc::clone(&shard.connections)).collect());
@@ -210,7 +210,7 @@ fn manage(config: &Config, broker: &Arc<Broker>, managed: &Server, listening: Ve
     managed.attach(Management::new(Arc::clone(broker), messages, Arc::new(vitals), management::facts(config, listening)));
 }
 
-/// Takes over the definitions of the configuration.
+/// Takes over the definitions of the configuration, whatever memory they take, as a start takes what was declared before: a part of them would be of no use.
 fn take_definitions(config: &Config, broker: &Arc<Broker>) -> anyhow::Result<()> {
     let Some(path) = &config.definitions else { return Ok(()) };
     let imported = admin::management::load_definitions(broker, path).with_context(|| format!("--definitions {}", path.display()))?;
@@ -219,6 +219,18 @@ fn take_definitions(config: &Config, broker: &Arc<Broker>) -> anyhow::Result<()>
     }
     tracing::info!(changed = imported.changed, not_taken = imported.not_taken.len(), "definitions taken over");
     Ok(())
+}
+
+/// Bounds what is declared from now on.
+fn bound_definitions(config: &Config, broker: &Broker) {
+    let (memory, bytes_max) = (broker.vhosts().definitions(), config.memory.bytes() as usize / DEFINITIONS_SHARE);
+    memory.set_bytes_max(bytes_max);
+    let bytes = memory.bytes();
+    if bytes > bytes_max {
+        let file = config.definitions.as_ref().map(|path| path.display().to_string());
+        let needed = (bytes * DEFINITIONS_SHARE).div_ceil(1 << 20);
+        tracing::warn!(file, bytes, bytes_max, "definitions take more than an eighth of the memory budget: all are there, and nothing that takes memory can be added; raise --memory beyond {needed}MiB");
+    }
 }
 
 fn start_shards(settings: &Settings, shared: &Arc<Shared>, broker: &Arc<Broker>) -> anyhow::Result<Vec<ShardHandle>> {

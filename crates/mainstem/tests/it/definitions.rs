@@ -10,6 +10,15 @@ use crate::rights::{ask_as, make};
 
 const MANY: usize = 1_500;
 
+/// Of the [`administrator`].
+const LOGIN: (&str, &str) = ("authorization", "Basic cm9vdDp0ZXN0MTI=");
+
+/// Somebody with a password: RabbitMQ's documentation has this hash as that of `test12`.
+fn administrator() -> Value {
+    let hash = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR";
+    json!({"name": "root", "password_hash": hash, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "administrator"})
+}
+
 /// Chunks that the journals have written.
 fn chunks(process: &Process) -> u64 {
     let page = process.ask_admin("/metrics").expect("a page");
@@ -77,17 +86,50 @@ fn a_file_at_the_start_is_taken_over_the_same_way() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("definitions.json");
     let mut all = document();
-    let hash = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR";
-    all["users"].as_array_mut().expect("a list").push(json!({"name": "root", "password_hash": hash, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "administrator"}));
+    all["users"].as_array_mut().expect("a list").push(administrator());
     std::fs::write(&file, all.to_string()).expect("written");
     let flags = ["--definitions", file.to_str().expect("a path"), "--set", "mainstem.password.iterations=1000"];
     let process = Process::start(&folder.path().join("data"), &flags);
     let written = chunks(&process);
     assert!(written < 600, "{written} chunks for {} things", 4 * MANY);
-    // RabbitMQ's documentation has this hash as that of `test12`.
-    let login = ("authorization", "Basic cm9vdDp0ZXN0MTI=");
-    let user = ask(&process, "GET", "/api/permissions/shop/u77", &[login], "");
+    let user = ask(&process, "GET", "/api/permissions/shop/u77", &[LOGIN], "");
     assert_eq!((user.status, &user.body["write"]), (200, &json!("^q77$")), "{}", user.body);
+}
+
+/// A file whose arguments take more memory than definitions may is there wholly, and the log says what to set; what clients declare later is refused.
+#[test]
+fn a_file_that_takes_more_memory_than_definitions_may_is_taken_over_wholly() {
+    const EXCHANGES: usize = 60;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("definitions.json");
+    let exchange = |number| json!({"name": format!("e{number}"), "vhost": "/", "type": "direct", "durable": true, "auto_delete": false, "arguments": {"x-note": "a".repeat(100_000)}});
+    let document = json!({
+        "users": [administrator()],
+        "permissions": [{"user": "root", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
+        "exchanges": (0..EXCHANGES).map(exchange).collect::<Vec<_>>(),
+    });
+    std::fs::write(&file, document.to_string()).expect("written");
+    let more = |process: &Process| ask(process, "PUT", "/api/exchanges/%2F/more", &[LOGIN], r#"{"type": "direct"}"#);
+    let (data, file) = (folder.path().join("data"), file.to_str().expect("a path"));
+    // The second start finds all there, and the third has no file.
+    for flags in [&["--memory", "64MiB", "--definitions", file][..], &["--memory", "64MiB", "--definitions", file], &["--memory", "64MiB"]] {
+        let process = Process::start(&data, flags);
+        let all = ask(&process, "GET", "/api/exchanges/%2F", &[LOGIN], "").body;
+        let own = all.as_array().expect("a list").iter().filter(|one| one["name"].as_str().is_some_and(|name| name.starts_with('e'))).count();
+        assert_eq!(own, EXCHANGES);
+        let refused = more(&process);
+        assert!(refused.status == 400 && refused.body.to_string().contains("memory"), "{} {}", refused.status, refused.body);
+        let (log, _) = process.terminate();
+        let told = log.lines().find(|line| line.contains("WARN") && line.contains("raise --memory beyond")).unwrap_or_else(|| panic!("{log}"));
+        assert!(!log.contains("not taken over") && told.contains(file) == (flags.len() > 2), "{told}");
+        let needed: usize = told.split("beyond ").nth(1).and_then(|rest| rest.split("MiB").next()).and_then(|text| text.parse().ok()).expect("a number");
+        assert!((90..120).contains(&needed), "8 times 60 times 200 KB: {told}");
+    }
+    // What was told is enough.
+    let process = Process::start(&data, &["--memory", "128MiB", "--definitions", file]);
+    assert_eq!(more(&process).status, 201);
+    let (log, _) = process.terminate();
+    assert!(!log.contains("raise --memory"), "{log}");
 }
 
 /// RabbitMQ's SHA-256: 4 bytes of salt, then the digest of salt and password.
