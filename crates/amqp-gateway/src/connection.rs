@@ -18,6 +18,7 @@ use crate::access::Access;
 use crate::channel::Channel;
 use crate::error::Failure;
 use crate::gateway::Gateway;
+use crate::handlers;
 use crate::outgoing::Outgoing;
 use crate::publisher::Publisher;
 use crate::quota::Quota;
@@ -425,6 +426,7 @@ impl Connection {
 
     /// A channel ends: its consumers go, and what it has goes back. The queues that go with them.
     pub fn leave(&mut self, channel: &mut Channel) -> Vec<Arc<Queue>> {
+        handlers::finish_commit_of(self, channel);
         self.flush();
         self.unfinished.sub(channel.drop_unfinished());
         // In the order in which it was delivered.

@@ -125,6 +125,11 @@ impl Transaction {
         self.commit.get_or_insert_with(|| Commit { messages: std::mem::take(&mut self.messages).into_iter(), lost_before, publishes });
     }
 
+    /// Has a commit begun that has not ended?
+    pub fn is_committing(&self) -> bool {
+        self.commit.is_some()
+    }
+
     /// The next message to be routed, and the memory that it no longer takes.
     pub fn next_message(&mut self) -> Option<(Held, usize)> {
         let held = self.commit.as_mut()?.messages.next()?;

@@ -29,7 +29,7 @@ pub(crate) use consume::{deliver, gone};
 pub(crate) use get::UnderWay;
 pub(crate) use letters::await_letters;
 pub(crate) use publish::{Table, check_exchange, check_rights, expiration, keys, publish};
-pub(crate) use transactions::finish_commit;
+pub(crate) use transactions::{finish as finish_commit_of, finish_commit};
 
 /// What names are without.
 const LINE_ENDS: [char; 2] = ['\r', '\n'];

@@ -11,10 +11,12 @@ use super::publish::{Table, route};
 use crate::channel::{Channel, Mode};
 use crate::connection::{Connection, Waiting};
 use crate::error::Failure;
-use crate::transaction::{OUTCOME_BYTES, Transaction};
+use crate::transaction::{Commit, OUTCOME_BYTES, Transaction};
 
 /// A message of a commit stands for so many steps, beside those of its routing and one for each of its queues.
 const MESSAGE_STEPS: usize = 16;
+/// What a commit may take at once whose channel ends: some 200,000 messages.
+const LAST_STEPS_MAX: usize = 16 * STEPS_MAX;
 
 pub(crate) fn select(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
     match channel.mode {
@@ -39,31 +41,12 @@ fn transaction(channel: &mut Channel) -> Result<&mut Transaction, Failure> {
 /// Routes messages, for one turn; the caller calls again when the connection pauses.
 pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
     transaction(channel)?.commit(connection.publisher.lost());
-    let vhost = Arc::clone(&channel.vhost);
-    let (mut table, mut steps) = (Table::new(&vhost), 0);
-    // Each is gone when it has been routed: what is routed is counted as held.
-    while let Some((held, bytes)) = transaction(channel)?.next_message() {
-        connection.unfinished.sub(bytes);
-        held.with_message(|message| route(connection, channel, &mut table, &message, (held.mandatory, None)))?;
-        steps += MESSAGE_STEPS + connection.scratch.steps() + connection.routed.len();
-        if steps >= STEPS_MAX {
-            connection.pauses = true;
-            return Ok(());
-        }
+    if !route_on(connection, channel, STEPS_MAX)? {
+        connection.pauses = true;
+        return Ok(());
     }
-    table.release();
-    let (outcomes, commit) = transaction(channel)?.end();
-    connection.unfinished.sub(outcomes.len() * OUTCOME_BYTES);
+    let (queues, commit) = settle(connection, channel)?;
     let (lost_before, publishes) = commit.map_or((connection.publisher.lost(), false), |commit| (commit.lost_before, commit.publishes));
-    let mut queues: Vec<Arc<Queue>> = Vec::new();
-    for one in &outcomes {
-        if let Some(consumer) = connection.consumers.get(&one.consumer)
-            && !queues.iter().any(|queue| queue.id() == consumer.queue.id())
-        {
-            queues.push(Arc::clone(&consumer.queue));
-        }
-        connection.settle(one.consumer, one.offset, one.outcome);
-    }
     connection.flush();
     let token = connection.take_token();
     let asker = Acknowledgement::new(connection.reply_to(token));
@@ -79,6 +62,56 @@ pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Resu
         Ok(())
     });
     Ok(())
+}
+
+/// The channel ends: a commit that has begun is gone through with, so that a queue has all of it or nothing. One that takes very long leaves a part.
+pub(crate) fn finish(connection: &mut Connection, channel: &mut Channel) {
+    if !matches!(&channel.mode, Mode::Transaction(transaction) if transaction.is_committing()) {
+        return;
+    }
+    if matches!(route_on(connection, channel, LAST_STEPS_MAX), Ok(true)) {
+        let _ = settle(connection, channel);
+    }
+}
+
+/// Goes on with the messages of a commit. False: so many steps were taken, and there are more.
+///
+/// # Errors
+/// See [`route`]. What was not routed is forgotten.
+fn route_on(connection: &mut Connection, channel: &mut Channel, steps_max: usize) -> Result<bool, Failure> {
+    let vhost = Arc::clone(&channel.vhost);
+    let (mut table, mut steps) = (Table::new(&vhost), 0);
+    // Each is gone when it has been routed: what is routed is counted as held.
+    while let Some((held, bytes)) = transaction(channel)?.next_message() {
+        connection.unfinished.sub(bytes);
+        let routed = held.with_message(|message| route(connection, channel, &mut table, &message, (held.mandatory, None)));
+        if let Err(failure) = routed {
+            let rest = std::mem::take(transaction(channel)?);
+            connection.unfinished.sub(rest.memory());
+            return Err(failure);
+        }
+        steps += MESSAGE_STEPS + connection.scratch.steps() + connection.routed.len();
+        if steps >= steps_max {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// All messages were routed: what was said of deliveries holds now. The queues of which it was said, and the commit.
+fn settle(connection: &mut Connection, channel: &mut Channel) -> Result<(Vec<Arc<Queue>>, Option<Commit>), Failure> {
+    let (outcomes, commit) = transaction(channel)?.end();
+    connection.unfinished.sub(outcomes.len() * OUTCOME_BYTES);
+    let mut queues: Vec<Arc<Queue>> = Vec::new();
+    for one in &outcomes {
+        if let Some(consumer) = connection.consumers.get(&one.consumer)
+            && !queues.iter().any(|queue| queue.id() == consumer.queue.id())
+        {
+            queues.push(Arc::clone(&consumer.queue));
+        }
+        connection.settle(one.consumer, one.offset, one.outcome);
+    }
+    Ok((queues, commit))
 }
 
 const COMMIT: MethodId = tx::Commit::ID;

@@ -11,6 +11,9 @@ use crate::channel::Mode;
 use crate::connection::{Connection, Waiting, deletion, deletion_of_declared};
 use crate::error::Failure;
 
+/// Of a commit when the node stops; what is left then is gone through with as the channel ends.
+const COMMIT_TURNS_MAX: usize = 16;
+
 /// Why the broker ends a connection, and when at the latest.
 pub(super) struct Leaving {
     reason: String,
@@ -47,6 +50,12 @@ impl Session {
     /// The node stops: what was asked is answered, then the client is told.
     pub fn drain(&mut self, now: Instant) {
         self.connection.now = now;
+        // Nothing of the connection has another turn.
+        for _ in 0..COMMIT_TURNS_MAX {
+            if self.commits {
+                self.look_at_frames();
+            }
+        }
         self.connection.flush_unpaid();
         self.leave("broker forced connection closure with reason 'shutdown'".to_owned(), None);
     }
@@ -81,7 +90,7 @@ impl Session {
 
     /// The client sends no more and is told no more: its channels and consumers go. True: what it has published is on its way to the journals.
     pub fn finish(&mut self, now: Instant) -> bool {
-        if self.phase != Phase::Running || self.connection.publisher.is_idle() {
+        if self.phase != Phase::Running || self.connection.publisher.is_idle() && !self.commits {
             return false;
         }
         self.connection.now = now;
