@@ -145,15 +145,15 @@ impl Together {
         for Waiting { to, then, item, comes } in then {
             let written = durable(results.get(item)).and(if comes { next_log } else { Ok(()) });
             let outcome = guarded(|| then(broker, written));
-            broker.reply(to, outcome.map_or(Reply::Failed, Reply::Done));
+            broker.reply_of_controller(to, outcome.map_or(Reply::Failed, Reply::Done));
         }
     }
 
     fn take(&mut self, broker: &Arc<Broker>, to: ReplyTo, mut staged: Staged) {
         loop {
             match guarded(|| staged(broker, &self.pending)) {
-                None => return broker.reply(to, Reply::Failed),
-                Some(Stage::Done(outcome)) => return broker.reply(to, Reply::Done(outcome)),
+                None => return broker.reply_of_controller(to, Reply::Failed),
+                Some(Stage::Done(outcome)) => return broker.reply_of_controller(to, Reply::Done(outcome)),
                 Some(Stage::Wait(again)) => {
                     self.write(broker);
                     staged = again;
@@ -253,8 +253,12 @@ impl JobQueue {
                 Task::Staged(staged) => together.take(broker, job.to, staged),
                 Task::Work(work) => {
                     together.write(broker);
-                    let outcome = guarded(|| work(broker));
-                    broker.reply(job.to, outcome.map_or(Reply::Failed, Reply::Done));
+                    let outcome = guarded(|| work(broker)).map_or(Reply::Failed, Reply::Done);
+                    if std::ptr::eq(self, &broker.controller) {
+                        broker.reply_of_controller(job.to, outcome);
+                    } else {
+                        broker.reply(job.to, outcome);
+                    }
                 }
             }
         }

@@ -12,6 +12,7 @@ use super::queues::arguments_of;
 use super::rights::denied;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
+use crate::control::await_policies;
 use crate::management::values;
 
 const EXCHANGE: Schema = Schema::new("Exchange", &[
@@ -130,6 +131,9 @@ fn put(call: &Call<'_>) -> Outcome {
         broker.declare_exchange(&place, declaration, &caller.principal)
     })?;
     let declared = made.map_err(refused)?;
+    if !await_policies(&vhost) {
+        return Err(Answer::busy());
+    }
     let found = one(&vhost, &wished).ok_or_else(|| missing(wanted(call)))?;
     Ok(Answer::made(declared == Declared::New, found))
 }

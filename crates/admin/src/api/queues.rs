@@ -12,7 +12,7 @@ use super::listing::list;
 use super::rights::denied;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
-use crate::control::await_counts;
+use crate::control::{await_counts, await_policies};
 use crate::management::rates::Subject;
 use crate::management::values;
 
@@ -204,12 +204,15 @@ fn put(call: &Call<'_>) -> Outcome {
         auto_delete: body.bool("auto_delete", false)?,
         arguments: arguments_of(&body, &[("x-queue-type", body.text("type")?)])?,
     };
-    let caller = call.caller.who.caller(Via::Administration);
+    let (place, caller) = (Arc::clone(&vhost), call.caller.who.caller(Via::Administration));
     let made = call.control(move |broker| {
-        let is_new = vhost.queue(&wish.name).is_none();
-        broker.declare_queue(&vhost, wish, &caller).map(|queue| (is_new, queue))
+        let is_new = place.queue(&wish.name).is_none();
+        broker.declare_queue(&place, wish, &caller).map(|queue| (is_new, queue))
     })?;
     let (is_new, queue) = made.map_err(refused)?;
+    if !await_policies(&vhost) {
+        return Err(Answer::busy());
+    }
     Ok(Answer::made(is_new, described(call, &queue)))
 }
 

@@ -1,12 +1,14 @@
 //! Exchanges: list, look at, make, delete. What leads from and to them is in `bindings`.
 
+use std::sync::Arc;
+
 use axum::http::Method;
 use broker::{ExchangeError, QueueError, Vhost, Via};
 use routing::{BindError, DeclareError, Declaration, Declared, DeleteError, Exchange};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
-use super::call::{Call, boolean, name, text};
+use super::call::{Call, await_policies, boolean, name, text};
 use super::listing::{list, one};
 use super::route::{Access, Route, route};
 use super::values;
@@ -87,15 +89,14 @@ fn put(call: &Call<'_>) -> Outcome {
     let (durable, auto_delete) = (boolean(&body, "durable", false)?, boolean(&body, "auto_delete", false)?);
     let internal = boolean(&body, "internal", false)?;
     let arguments = values::arguments_of(body.get("arguments"))?;
-    let (host, caller) = (vhost.name().to_owned(), call.who.caller(Via::Management));
+    let (place, caller) = (Arc::clone(&vhost), call.who.caller(Via::Management));
     let made = call.control(move |broker| {
         let kind = kind.as_bytes();
-        broker.declare_exchange(&vhost, Declaration { name: wished, kind, durable, auto_delete, internal, arguments }, &caller.principal)
+        broker.declare_exchange(&place, Declaration { name: wished, kind, durable, auto_delete, internal, arguments }, &caller.principal)
     })?;
-    match made {
-        Ok(declared) => Ok(Answer::put(declared == Declared::New)),
-        Err(error) => Err(refused(error, &host)),
-    }
+    let declared = made.map_err(|error| refused(error, vhost.name()))?;
+    await_policies(&vhost)?;
+    Ok(Answer::put(declared == Declared::New))
 }
 
 fn delete(call: &Call<'_>) -> Outcome {

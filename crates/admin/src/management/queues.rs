@@ -9,7 +9,7 @@ use routing::Name;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
-use super::call::{Call, boolean, name};
+use super::call::{Call, await_policies, boolean, name};
 use super::consumers;
 use super::listing::{list, one};
 use super::rates::{self, Subject};
@@ -188,12 +188,14 @@ fn put(call: &Call<'_>) -> Outcome {
         auto_delete: boolean(&body, "auto_delete", false)?,
         arguments: values::arguments_of(body.get("arguments"))?,
     };
-    let caller = call.who.caller(Via::Management);
-    let is_new = call.control(move |broker| {
-        let is_new = vhost.queue(&wish.name).is_none();
-        broker.declare_queue(&vhost, wish, &caller).map(|_| is_new)
+    let (place, caller) = (Arc::clone(&vhost), call.who.caller(Via::Management));
+    let made = call.control(move |broker| {
+        let is_new = place.queue(&wish.name).is_none();
+        broker.declare_queue(&place, wish, &caller).map(|_| is_new)
     })?;
-    is_new.map(Answer::put).map_err(refused)
+    let is_new = made.map_err(refused)?;
+    await_policies(&vhost)?;
+    Ok(Answer::put(is_new))
 }
 
 fn delete(call: &Call<'_>) -> Outcome {

@@ -18,6 +18,7 @@ use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
 use super::parts::PARTS_MAX;
 use super::policies::Matched;
+use super::policy_walk::Subjected;
 use super::queue::{OwnArguments, Queue};
 use super::record::{BindingRecord, ExchangeRecord};
 use super::rights::Caller;
@@ -425,8 +426,10 @@ impl Broker {
             }
         }
         let declared = vhost.exchanges.write().declare(declaration)?;
-        if declared == Declared::New {
-            vhost.set_alternate(&name);
+        if declared != Declared::New {
+            self.declared_again(vhost, || Subjected::Exchange(name.clone()));
+        } else if let Some(search) = vhost.begin_alternate(&name) {
+            self.search_policies(vhost, Subjected::Exchange(name.clone()), search);
         }
         let item = || AppendItem::State { key: ExchangeRecord::key(&vhost.name, &name), value: Some(record.encode()) };
         Ok((declared, (declared == Declared::New && durable).then(item)))
@@ -517,7 +520,11 @@ impl Broker {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
         let stream = (understood.kind == QueueKind::Stream).then(Arc::<Stream>::default);
         let Life { attached, restored } = life;
-        let in_force = vhost.policies.in_force(&name, &arguments, understood);
+        let (in_force, rest) = match restored {
+            // At a start nobody else is served.
+            true => (vhost.policies.in_force(&name, &arguments, understood), None),
+            false => vhost.policies.begin_in_force(&name, &arguments, understood),
+        };
         let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
         topic.set_queued(stream.is_none());
@@ -565,6 +572,9 @@ impl Broker {
         debug_assert!(added.is_ok(), "the controller makes queues one after the other");
         if !in_force.matched.is(&Matched::default()) {
             self.limit_stream(&queue, &in_force.understood.stream);
+        }
+        if let Some(rest) = rest {
+            self.search_policies(vhost, Subjected::Queue(Arc::clone(&queue)), rest);
         }
         if attached && !restored {
             self.search_attached(&queue);

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::admin::{Life, QueueDeclaration, QueueError, Unequal, check_equivalent, made_up_name, queue_overrides};
 use super::arguments::QueueArguments;
 use super::parts::{self, PARTS_MAX};
+use super::policy_walk::Subjected;
 use super::queue::Queue;
 use super::record::QueueRecord;
 use super::rights::Caller;
@@ -153,6 +154,7 @@ impl Broker {
             Ok(queue) => {
                 check_equivalent(&queue, wish)?;
                 self.used(&queue);
+                self.declared_again(vhost, || Subjected::Queue(Arc::clone(&queue)));
                 Ok(Some(queue))
             }
             Err(QueueError::NotFound { .. }) if wish.name.starts_with(b"amq.") => Err(QueueError::Reserved(wish.name.clone())),

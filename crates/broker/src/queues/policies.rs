@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool};
 
 use delivery::{Overflow, QueueKind, QueueRules};
-use fancy_regex::{Regex, RegexBuilder};
 use journal::AppendItem;
 use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, Name, OwnedValue};
@@ -24,19 +23,15 @@ use super::arguments::{QueueArguments, RetryArguments, kind_name, retry_of};
 use super::erlang::Term;
 use super::parameters::{self, ParameterError};
 use super::policy_keys::{self, is_for};
+use super::policy_pattern::Pattern;
 use super::policy_rights::prefix_of;
+use super::policy_search::Search;
 use super::policy_walk::WalkState;
 use super::queue::Queue;
 use crate::Broker;
 use crate::change_batch::Change;
 use crate::security::Principal;
 
-/// Bytes of a pattern, as in RabbitMQ.
-const PATTERN_BYTES_MAX: usize = 1024;
-/// Bytes of a compiled pattern.
-const COMPILED_BYTES_MAX: usize = 1 << 20;
-/// Steps back while one name is matched; beyond it the name does not match, as in RabbitMQ.
-const STEPS_BACK_MAX: usize = 50_000;
 /// What is in force for queues, of which those that have the same share it: this many are remembered.
 const SHARED_MAX: usize = 16;
 /// The key by which an exchange sends on what no binding takes.
@@ -113,10 +108,9 @@ pub struct PolicyWish {
 #[derive(Debug)]
 pub struct Policy {
     name: String,
-    pattern: String,
+    pattern: Pattern,
     /// What each name begins with that the pattern matches.
     prefix: Box<str>,
-    matcher: Regex,
     apply_to: ApplyTo,
     definition: Map<String, Value>,
     priority: Number,
@@ -131,30 +125,22 @@ impl Policy {
         let mut wrong = Vec::new();
         let definition = definition(&wish.definition, scope).map_err(|text| wrong.push(text));
         let apply_to = wish.apply_to.as_ref().map_or(Ok(ApplyTo::All), ApplyTo::parse).map_err(|text| wrong.push(text));
-        let matcher = matcher(&wish.pattern).map_err(|text| wrong.push(text));
+        let pattern = Pattern::new(&wish.pattern).map_err(|text| wrong.push(text));
         let priority = match &wish.priority {
             None => Ok(Number::from(0)),
             Some(Value::Number(number)) => Ok(number.clone()),
             Some(other) => Err(format!("priority should be a number, actually was {}", Term(other))),
         }
         .map_err(|text| wrong.push(text));
-        match (definition, apply_to, matcher, priority) {
-            (Ok(definition), Ok(apply_to), Ok(compiled), Ok(priority)) => {
-                Ok(Self::compiled(name, compiled, apply_to, definition, priority))
-            }
+        match (definition, apply_to, pattern, priority) {
+            (Ok(definition), Ok(apply_to), Ok(pattern), Ok(priority)) => Ok(Self::with(name, pattern, apply_to, definition, priority)),
             _ => Err(ParameterError::Invalid(wrong)),
         }
     }
 
-    fn compiled(
-        name: &str,
-        (pattern, matcher): (String, Regex),
-        apply_to: ApplyTo,
-        definition: Map<String, Value>,
-        priority: Number,
-    ) -> Self {
-        let (name, prefix, gone) = (name.to_owned(), prefix_of(&pattern), AtomicBool::new(false));
-        Self { name, pattern, prefix, matcher, apply_to, definition, priority, gone }
+    fn with(name: &str, pattern: Pattern, apply_to: ApplyTo, definition: Map<String, Value>, priority: Number) -> Self {
+        let (name, prefix, gone) = (name.to_owned(), prefix_of(pattern.text()), AtomicBool::new(false));
+        Self { name, pattern, prefix, apply_to, definition, priority, gone }
     }
 
     /// Its name.
@@ -164,7 +150,7 @@ impl Policy {
 
     /// The regular expression that names are to match.
     pub fn pattern(&self) -> &str {
-        &self.pattern
+        self.pattern.text()
     }
 
     /// What it is for, as in [`PolicyWish::apply_to`].
@@ -184,16 +170,16 @@ impl Policy {
 
     /// As it is kept, and as RabbitMQ shows an operator's policy among the parameters.
     pub fn value(&self) -> Value {
-        let Self { pattern, definition, priority, .. } = self;
-        json!({ "pattern": pattern, "definition": definition, "priority": priority, "apply-to": self.apply_to() })
+        let Self { definition, priority, .. } = self;
+        json!({ "pattern": self.pattern(), "definition": definition, "priority": priority, "apply-to": self.apply_to() })
     }
 
     /// Reads what [`Policy::value`] gave.
     pub(super) fn restored(name: &str, value: &Value) -> Option<Self> {
-        let compiled = matcher(value.get("pattern")?).ok()?;
+        let pattern = Pattern::kept(value.get("pattern")?)?;
         let apply_to = ApplyTo::parse(value.get("apply-to")?).ok()?;
         let Value::Number(priority) = value.get("priority")?.clone() else { return None };
-        Some(Self::compiled(name, compiled, apply_to, value.get("definition")?.as_object()?.clone(), priority))
+        Some(Self::with(name, pattern, apply_to, value.get("definition")?.as_object()?.clone(), priority))
     }
 
     /// Is it for this queue, if no other one is?
@@ -210,26 +196,35 @@ impl Policy {
         self.definition.contains_key(ALTERNATE)
     }
 
-    pub(super) fn matches(&self, subject: Subject<'_>) -> bool {
-        let (is_meant, name, kind) = match subject {
-            Subject::Exchange(name) => (matches!(self.apply_to, ApplyTo::All | ApplyTo::Exchanges), name, None),
-            Subject::Queue(name, kind) => {
-                let meant = match self.apply_to {
-                    ApplyTo::All | ApplyTo::Queues => true,
-                    ApplyTo::Exchanges => false,
-                    ApplyTo::QueuesOf(other) => other == kind,
-                };
-                (meant, name, Some(kind))
-            }
-        };
-        if !is_meant {
-            return false;
+    /// See [`Pattern::cost`].
+    pub(super) fn cost(&self) -> usize {
+        self.pattern.cost()
+    }
+
+    fn is_meant_for(&self, subject: Subject<'_>) -> bool {
+        match (subject, self.apply_to) {
+            (_, ApplyTo::All) | (Subject::Exchange(_), ApplyTo::Exchanges) | (Subject::Queue(..), ApplyTo::Queues) => true,
+            (Subject::Queue(_, kind), ApplyTo::QueuesOf(other)) => other == kind,
+            (Subject::Queue(..), ApplyTo::Exchanges) | (Subject::Exchange(_), ApplyTo::Queues | ApplyTo::QueuesOf(_)) => false,
         }
+    }
+
+    /// Is its pattern to be asked? That costs nothing.
+    pub(super) fn may_match(&self, subject: Subject<'_>) -> bool {
+        let (name, kind) = match subject {
+            Subject::Exchange(name) => (name, None),
+            Subject::Queue(name, kind) => (name, Some(kind)),
+        };
+        self.is_meant_for(subject) && name.starts_with(self.prefix.as_bytes()) && kind.is_none_or(|kind| is_for(&self.definition, kind))
+    }
+
+    pub(super) fn matches(&self, subject: Subject<'_>) -> bool {
         #[cfg(test)]
-        tests::note_question();
-        name.starts_with(self.prefix.as_bytes())
-            && kind.is_none_or(|kind| is_for(&self.definition, kind))
-            && self.matcher.is_match(name).unwrap_or(false)
+        if self.is_meant_for(subject) {
+            tests::note_question(if self.may_match(subject) { self.cost() } else { 0 });
+        }
+        let (Subject::Exchange(name) | Subject::Queue(name, _)) = subject;
+        self.may_match(subject) && self.pattern.is_match(name)
     }
 
     pub(super) fn rank(&self, other: &Self) -> Ordering {
@@ -249,19 +244,6 @@ fn definition(value: &Value, scope: PolicyScope) -> Result<Map<String, Value>, S
             scope.component()
         )),
     }
-}
-
-fn matcher(pattern: &Value) -> Result<(String, Regex), String> {
-    let Value::String(text) = pattern else {
-        return Err(format!("pattern should be a binary but was {}", Term(pattern)));
-    };
-    if text.len() > PATTERN_BYTES_MAX {
-        return Err(format!("pattern must not exceed {PATTERN_BYTES_MAX} bytes"));
-    }
-    let built = RegexBuilder::new(text).backtrack_limit(STEPS_BACK_MAX).delegate_size_limit(COMPILED_BYTES_MAX).build();
-    built
-        .map(|regex| (text.clone(), regex))
-        .map_err(|error| format!("pattern should be regular expression but is invalid: {error}"))
 }
 
 /// What policies are looked up for, by name.
@@ -286,6 +268,11 @@ impl Matched {
     pub fn definition(&self) -> Map<String, Value> {
         let of = |policy: &'_ Option<Arc<Policy>>| policy.as_ref().map(|policy| policy.definition.clone());
         policy_keys::merged(of(&self.policy).as_ref(), of(&self.operator).as_ref())
+    }
+
+    /// Where they send what no binding of an exchange takes.
+    pub(super) fn alternate(&self) -> Option<Name> {
+        name_of(&self.definition(), ALTERNATE)
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
@@ -413,7 +400,16 @@ impl Policies {
         take_out(self.sets.write().of_mut(scope), name)
     }
 
-    /// What is in force for a queue that was declared so. `own`: what its arguments come to.
+    /// What is in force for a queue that was declared so, as far as that is found out at once; the rest of the search, if there is any. `own`: what
+    /// its arguments come to.
+    pub(super) fn begin_in_force(&self, name: &[u8], declared: &Arguments, own: QueueArguments) -> (Arc<InForce>, Option<Search>) {
+        let subject = Subject::Queue(name, kind_name(own.kind));
+        let mut search = Search::new(self.walk.changes());
+        let is_over = self.search(subject, &mut search);
+        (self.in_force_of(search.matched(), declared, own), (!is_over).then_some(search))
+    }
+
+    /// The same, whatever it takes.
     pub(super) fn in_force(&self, name: &[u8], declared: &Arguments, own: QueueArguments) -> Arc<InForce> {
         let matched = self.matched(Subject::Queue(name, kind_name(own.kind)));
         self.in_force_of(matched, declared, own)
@@ -442,8 +438,7 @@ impl Policies {
 
     /// Where a policy sends what no binding of an exchange takes.
     pub(super) fn alternate(&self, exchange: &[u8]) -> Option<Name> {
-        let definition = self.of_exchange(exchange).definition();
-        name_of(&definition, ALTERNATE)
+        self.of_exchange(exchange).alternate()
     }
 }
 
@@ -597,10 +592,24 @@ impl Vhost {
         &self.policies
     }
 
-    /// Has an exchange send what no binding takes where policies say, unless its own arguments do.
+    /// Has an exchange send what no binding takes where policies say, unless its own arguments do, whatever it takes to find that out.
     pub(super) fn set_alternate(&self, exchange: &[u8]) {
         let alternate = self.policies.alternate(exchange);
         self.exchanges.write().set_policy_alternate(exchange, alternate);
+    }
+
+    /// The same as far as it is found out at once; the rest of the search, if there is any.
+    pub(super) fn begin_alternate(&self, exchange: &[u8]) -> Option<Search> {
+        if !self.policies.sets().any(Policy::names_alternate) {
+            self.exchanges.write().set_policy_alternate(exchange, None);
+            return None;
+        }
+        let mut search = Search::new(self.policies.walk.changes());
+        if !self.policies.search(Subject::Exchange(exchange), &mut search) {
+            return Some(search);
+        }
+        self.exchanges.write().set_policy_alternate(exchange, search.matched().alternate());
+        None
     }
 }
 

@@ -14,6 +14,10 @@
 //! exchanges nobody keeps which policy counts: all policies are asked for those that one of the changes matches, and only where any policy says where an
 //! exchange sends what no binding takes.
 //!
+//! Where that would ask too many patterns that may take long, the walk looks through all policies for the queue or exchange instead, in pieces, before it goes
+//! on. It does the same for what was declared and has not all that counts for it (`policy_search.rs`), which is answered then. A change begins such a search
+//! anew: what it comes to is what I1 and I2 say.
+//!
 //! A walk leaves nothing on the disk. If the process ends before a walk does, the next start judges all queues.
 
 use std::any::Any;
@@ -22,15 +26,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::vec;
 
+use journal::ReplyTo;
 use parking_lot::{Condvar, Mutex};
 use routing::Name;
 
 use super::Vhost;
 use super::arguments::{QueueArguments, kind_name};
 use super::policies::{Matched, Policies, Policy, PolicyScope, Sets, Subject};
+use super::policy_search::{AT_ONCE, HeldReply, Search};
 use super::queue::Queue;
 use crate::Broker;
 use crate::jobs::{Job, NOBODY, Task};
+use crate::mailbox::Reply;
 
 /// A piece of a walk is over after this long.
 const PIECE_MAX: Duration = Duration::from_millis(10);
@@ -54,10 +61,45 @@ impl Changes {
     }
 }
 
-/// What a walk passes next.
-enum Next {
+/// A queue or an exchange.
+#[derive(Debug)]
+pub(super) enum Subjected {
     Queue(Arc<Queue>),
     Exchange(Name),
+}
+
+impl Subjected {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Queue(one), Self::Queue(other)) => Arc::ptr_eq(one, other),
+            (Self::Exchange(one), Self::Exchange(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    /// Nobody needs to know any more.
+    fn is_over(&self) -> bool {
+        matches!(self, Self::Queue(queue) if queue.is_dropped())
+    }
+}
+
+/// Something that has not all policies that count for it.
+#[derive(Debug)]
+struct Searched {
+    /// They rise.
+    number: u64,
+    subject: Subjected,
+    search: Search,
+    /// What those are told then who have declared it.
+    held: Vec<HeldReply>,
+}
+
+/// What a walk does next.
+enum Next {
+    /// It passes this, because of these changes.
+    Pass(Subjected, Arc<Changes>),
+    /// It goes on with the search for the policies that count for this.
+    Search(Searched),
 }
 
 #[derive(Debug)]
@@ -85,7 +127,8 @@ impl Walk {
     }
 
     fn next(&mut self) -> Option<Next> {
-        self.queues.next().map(Next::Queue).or_else(|| self.exchanges.next().map(Next::Exchange))
+        let next = self.queues.next().map(Subjected::Queue).or_else(|| self.exchanges.next().map(Subjected::Exchange));
+        next.map(|next| Next::Pass(next, Arc::clone(&self.changes)))
     }
 }
 
@@ -101,6 +144,12 @@ struct Inner {
     /// Changes that are for the next walk.
     waiting: Changes,
     walk: Option<Walk>,
+    /// What a walk has passed, or what is new, and has not all that counts for it, because that takes long to find out. It comes before the walk goes on.
+    searched: VecDeque<Searched>,
+    /// The number of the one for which patterns are being asked.
+    asked: Option<u64>,
+    /// Searches so far.
+    searches: u64,
     /// Changes so far.
     made: u64,
     /// So many of them are applied.
@@ -120,14 +169,80 @@ impl WalkState {
     }
 
     fn is_walking(&self) -> bool {
-        self.inner.lock().walk.is_some()
+        let inner = self.inner.lock();
+        inner.walk.is_some() || !inner.searched.is_empty()
     }
 
-    /// What is passed next, and because of which changes. `None`: all is applied.
-    fn next(&self, vhost: &Vhost) -> Option<(Next, Arc<Changes>)> {
+    /// Changes so far.
+    pub fn changes(&self) -> u64 {
+        self.inner.lock().made
+    }
+
+    /// The policies that count for something are to be found out, before others are passed.
+    fn search_first(&self, subject: Subjected, search: Search) {
         let mut inner = self.inner.lock();
+        inner.searches += 1;
+        let number = inner.searches;
+        inner.searched.push_front(Searched { number, subject, search, held: Vec::new() });
+    }
+
+    /// The same of what has just been made.
+    fn search_later(&self, subject: Subjected, search: Search) {
+        let mut inner = self.inner.lock();
+        // It was there before: what is found out for its name counts.
+        if inner.searched.iter().any(|one| one.subject.is(&subject)) {
+            return;
+        }
+        if inner.searched.len() == inner.searched.capacity() {
+            inner.searched.retain(|one| !one.subject.is_over());
+        }
+        inner.searches += 1;
+        let number = inner.searches;
+        inner.searched.push_back(Searched { number, subject, search, held: Vec::new() });
+    }
+
+    /// There is more to be found out.
+    fn search_on(&self, searched: Searched) {
+        let mut inner = self.inner.lock();
+        inner.asked = None;
+        inner.searched.push_front(searched);
+    }
+
+    /// All is found out; those who have declared it are told.
+    fn search_over(&self, searched: Searched) {
+        self.inner.lock().asked = None;
+        drop(searched);
+        self.progress.notify_all();
+    }
+
+    /// Is something searched for?
+    fn is_searching(&self) -> bool {
+        !self.inner.lock().searched.is_empty()
+    }
+
+    /// Sends a reply when the policies are found that count for something.
+    fn hold(&self, subject: &Subjected, reply: HeldReply) {
+        let mut inner = self.inner.lock();
+        if let Some(searched) = inner.searched.iter_mut().find(|one| one.subject.is(subject)) {
+            searched.held.push(reply);
+        }
+    }
+
+    /// What is done next. `None`: all is applied.
+    fn next(&self, vhost: &Vhost) -> Option<Next> {
+        let mut inner = self.inner.lock();
+        // One is left if its patterns ended in a defect.
+        inner.asked = None;
         if vhost.is_deleted() {
+            inner.searched.clear();
             (inner.walk, inner.waiting, inner.applied) = (None, Changes::default(), inner.made);
+        }
+        if let Some(mut searched) = inner.searched.pop_front() {
+            if searched.search.made != inner.made {
+                searched.search = Search::new(inner.made);
+            }
+            inner.asked = Some(searched.number);
+            return Some(Next::Search(searched));
         }
         loop {
             if inner.walk.is_none() && !inner.waiting.is_empty() {
@@ -139,7 +254,7 @@ impl WalkState {
                 return None;
             };
             if let Some(next) = walk.next() {
-                return Some((next, Arc::clone(&walk.changes)));
+                return Some(next);
             }
             inner.applied = walk.until;
             inner.walk = None;
@@ -148,7 +263,10 @@ impl WalkState {
     }
 
     fn give_up(&self) {
-        self.inner.lock().given_up = true;
+        let mut inner = self.inner.lock();
+        inner.given_up = true;
+        inner.searched.clear();
+        drop(inner);
         self.progress.notify_all();
     }
 }
@@ -171,13 +289,29 @@ impl Policies {
     pub fn wait_until_applied(&self, longest: Duration) -> bool {
         let until = Instant::now() + longest;
         let mut inner = self.walk.inner.lock();
-        let wanted = inner.made;
-        while inner.applied < wanted && !inner.given_up {
+        let (made, searches) = (inner.made, inner.searches);
+        let is_applied = |inner: &Inner| {
+            let mut searched = inner.searched.iter().map(|one| one.number).chain(inner.asked);
+            inner.applied >= made && searched.all(|number| number > searches)
+        };
+        while !is_applied(&inner) && !inner.given_up {
             if self.walk.progress.wait_until(&mut inner, until).timed_out() {
                 break;
             }
         }
-        inner.applied >= wanted
+        is_applied(&inner)
+    }
+
+    /// What it costs at the most to ask [`Policies::after`].
+    fn cost_after(&self, changes: &Changes, now: &Matched, subject: Subject<'_>) -> usize {
+        let sets = self.sets();
+        let of = |scope, now: &Option<Arc<Policy>>| -> usize {
+            let (all, now) = (sets.of(scope), now.as_ref());
+            let set = changes.set.of(scope).iter().take_while(|one| now.is_none_or(|now| one.rank(now).is_lt()));
+            let behind = now.filter(|now| now.is_gone()).map_or(&[][..], |now| &all[all.partition_point(|one| one.rank(now).is_lt())..]);
+            set.chain(behind).filter(|one| one.may_match(subject)).map(|one| one.cost()).sum()
+        };
+        of(PolicyScope::User, &now.policy) + of(PolicyScope::Operator, &now.operator)
     }
 
     /// What counts for a queue for which `now` did, after these changes.
@@ -208,6 +342,8 @@ pub(super) struct WalkQueue {
     vhosts: VecDeque<Arc<Vhost>>,
     /// The controller has a job for the next piece.
     scheduled: bool,
+    /// What the job of the controller that is under way has declared and has not all policies that count for it.
+    declared: Option<(Arc<Vhost>, Subjected)>,
 }
 
 impl Broker {
@@ -217,11 +353,46 @@ impl Broker {
         if !walking && self.walk_on(vhost, || began.elapsed() < PIECE_MAX) {
             return;
         }
+        self.apply_policies_later(vhost);
+    }
+
+    /// The same, all of it by and by.
+    fn apply_policies_later(&self, vhost: &Arc<Vhost>) {
         let mut queue = self.vhosts.walks.lock();
         if !queue.vhosts.iter().any(|one| Arc::ptr_eq(one, vhost)) {
             queue.vhosts.push_back(Arc::clone(vhost));
         }
         self.schedule_walk(&mut queue);
+    }
+
+    /// Something new has only a part of the policies that count for it: the others by and by. On the controller's thread.
+    pub(super) fn search_policies(&self, vhost: &Vhost, subject: Subjected, search: Search) {
+        let Some(vhost) = self.vhosts.get(&vhost.name) else { return };
+        let again = match &subject {
+            Subjected::Queue(queue) => Subjected::Queue(Arc::clone(queue)),
+            Subjected::Exchange(name) => Subjected::Exchange(name.clone()),
+        };
+        vhost.policies.walk.search_later(subject, search);
+        self.apply_policies_later(&vhost);
+        self.vhosts.walks.lock().declared = Some((vhost, again));
+    }
+
+    /// Something was declared that is there, and may not have all policies yet. On the controller's thread.
+    pub(super) fn declared_again(&self, vhost: &Vhost, subject: impl FnOnce() -> Subjected) {
+        if vhost.policies.walk.is_searching()
+            && let Some(vhost) = self.vhosts.get(&vhost.name)
+        {
+            self.vhosts.walks.lock().declared = Some((vhost, subject()));
+        }
+    }
+
+    /// Sends the outcome of a job of the controller; that of a declaration when all policies are in force that count for what was declared.
+    pub(crate) fn reply_of_controller(&self, to: ReplyTo, reply: Reply) {
+        let declared = self.vhosts.walks.lock().declared.take();
+        match declared {
+            Some((vhost, subject)) if to != NOBODY => vhost.policies.walk.hold(&subject, HeldReply::new(self.mailboxes.clone(), to, reply)),
+            _ => self.reply(to, reply),
+        }
     }
 
     /// Its turn comes when those who wait for the controller have had theirs.
@@ -258,8 +429,9 @@ impl Broker {
         while goes_on() {
             match vhost.policies.walk.next(vhost) {
                 None => return true,
-                Some((Next::Queue(queue), changes)) => self.apply_to_queue(vhost, &queue, &changes),
-                Some((Next::Exchange(exchange), changes)) => vhost.apply_to_exchange(&exchange, &changes),
+                Some(Next::Pass(Subjected::Queue(queue), changes)) => self.apply_to_queue(vhost, &queue, &changes),
+                Some(Next::Pass(Subjected::Exchange(exchange), changes)) => vhost.apply_to_exchange(&exchange, &changes),
+                Some(Next::Search(searched)) => self.go_on_searching(vhost, searched),
             }
         }
         false
@@ -270,21 +442,59 @@ impl Broker {
             return;
         }
         let now = Arc::clone(&queue.in_force.read());
-        let matched = vhost.policies.after(changes, &now.matched, Subject::Queue(&queue.name, kind_name(now.understood.kind)));
+        let (policies, subject) = (&vhost.policies, Subject::Queue(&queue.name, kind_name(now.understood.kind)));
+        if policies.cost_after(changes, &now.matched, subject) > AT_ONCE {
+            return policies.walk.search_first(Subjected::Queue(Arc::clone(queue)), Search::new(policies.walk.changes()));
+        }
+        let matched = policies.after(changes, &now.matched, subject);
         if matched.is(&now.matched) {
             return;
         }
+        self.put_policies_in_force(vhost, queue, matched);
+    }
+
+    fn put_policies_in_force(self: &Arc<Self>, vhost: &Vhost, queue: &Arc<Queue>, matched: Matched) {
         let Ok(own) = QueueArguments::new(&queue.arguments) else { return };
         let wanted = vhost.policies.in_force_of(matched, &queue.arguments, own);
         queue.parts().for_each(|part| self.put_in_force(part, Arc::clone(&wanted)));
     }
+
+    /// One piece of a search.
+    fn go_on_searching(self: &Arc<Self>, vhost: &Vhost, mut searched: Searched) {
+        let policies = &vhost.policies;
+        match &searched.subject {
+            Subjected::Queue(queue) if queue.is_dropped() => {}
+            Subjected::Queue(queue) => {
+                let now = Arc::clone(&queue.in_force.read());
+                if !policies.search(Subject::Queue(&queue.name, kind_name(now.understood.kind)), &mut searched.search) {
+                    return policies.walk.search_on(searched);
+                }
+                let matched = searched.search.matched();
+                if !matched.is(&now.matched) {
+                    self.put_policies_in_force(vhost, queue, matched);
+                }
+            }
+            Subjected::Exchange(exchange) => {
+                if !policies.search(Subject::Exchange(exchange), &mut searched.search) {
+                    return policies.walk.search_on(searched);
+                }
+                vhost.exchanges.write().set_policy_alternate(exchange, searched.search.matched().alternate());
+            }
+        }
+        policies.walk.search_over(searched);
+    }
 }
 
 impl Vhost {
-    fn apply_to_exchange(&self, exchange: &[u8], changes: &Changes) {
-        let mut changed = changes.there().map(|(_, policy)| policy).chain(&changes.gone);
-        if changed.any(|policy| policy.matches(Subject::Exchange(exchange))) {
-            self.set_alternate(exchange);
+    fn apply_to_exchange(&self, exchange: &Name, changes: &Changes) {
+        let subject = Subject::Exchange(exchange);
+        let changed = || changes.there().map(|(_, policy)| policy).chain(&changes.gone).filter(|policy| policy.may_match(subject));
+        let cost: usize = changed().map(|policy| policy.cost()).sum();
+        if cost <= AT_ONCE && !changed().any(|policy| policy.matches(subject)) {
+            return;
+        }
+        if let Some(search) = self.begin_alternate(exchange) {
+            self.policies.walk.search_first(Subjected::Exchange(exchange.clone()), search);
         }
     }
 }

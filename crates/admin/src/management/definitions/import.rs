@@ -292,7 +292,8 @@ impl Document {
     /// `Item`, `Journal`: what was before it is done. `Busy`.
     pub fn apply(self, broker: &Arc<Broker>) -> Result<Imported, InvalidDefinitions> {
         let mut imported = Imported { changed: 0, not_taken: self.unknown };
-        let with_policies: BTreeSet<String> = self.items.iter().filter(|item| ["policy", "parameter"].contains(&item.kind)).map(|item| item.vhost.clone()).collect();
+        let waits = |kind| ["policy", "parameter", "queue", "exchange"].contains(&kind);
+        let with_policies: BTreeSet<String> = self.items.iter().filter(|item| waits(item.kind)).map(|item| item.vhost.clone()).collect();
         let mut items = self.items.into_iter();
         while !items.as_slice().is_empty() {
             (items, imported) = control(broker, move |broker| apply_piece(broker, items, imported)).ok_or(InvalidDefinitions::Busy)??;

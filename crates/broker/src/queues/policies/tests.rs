@@ -5,11 +5,18 @@ use routing::Argument;
 
 std::thread_local! {
     static QUESTIONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    static COSTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// A pattern is asked for a name.
-pub(in crate::queues) fn note_question() {
+pub(in crate::queues) fn note_question(cost: usize) {
     QUESTIONS.set(QUESTIONS.get() + 1);
+    COSTS.set(COSTS.get() + cost);
+}
+
+/// What patterns cost that were asked on this thread since this was called last.
+pub(in crate::queues) fn costs() -> usize {
+    COSTS.replace(0)
 }
 
 /// How many patterns were asked on this thread since this was called last.

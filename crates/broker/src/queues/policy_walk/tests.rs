@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use routing::Declaration;
 use serde_json::json;
-use types::ConnectionId;
+use types::{ConnectionId, ShardId};
 
 use super::*;
 use crate::change_batch::ChangeBatch;
-use crate::queues::policies::tests::{questions, wish};
+use crate::mailbox::{Event, Mailbox};
+use crate::queues::policies::tests::{costs, questions, wish};
 use crate::queues::testing::{Node, arguments, name};
 use crate::queues::{Caller, Gathering, QueueDeclaration};
 use crate::security::Principal;
@@ -259,5 +260,136 @@ fn a_walk_through_a_virtual_host_that_is_deleted_is_over() {
     vhost.set_deleted(true);
     assert!(node.broker.walk_on(&vhost, || true));
     assert!(vhost.policies().wait_until_applied(Duration::ZERO));
+    node.close();
+}
+
+/// Steps back, and so costs as much as a pattern can; matches names that begin with `x`.
+const SLOW: &str = r"^(?!y)x(.)\1?";
+
+#[test]
+fn patterns_that_take_long_are_asked_in_pieces() {
+    const PIECE: usize = 400;
+    let node = Node::open(1);
+    let vhost = node.vhost();
+    let with = |name: &str, definition: serde_json::Value, priority| Arc::new(Policy::new(name, &wish(SLOW, definition, priority, "all"), USER).expect("a policy"));
+    let before: Vec<_> = (0..20).map(|number| declare(&node, &format!("x{number}"))).collect();
+    for number in 0..50 {
+        // None of them is for `q` or `x`.
+        vhost.policies.set(USER, Arc::new(Policy::new(&format!("p{number}"), &wish(r"^(?!y)z(.)\1?", json!({"max-length": 1}), 9, "all"), USER).expect("a policy")));
+    }
+    vhost.policies.set(USER, with("last", json!({"max-length": 7, "alternate-exchange": "amq.fanout"}), 1));
+    assert!(vhost.policies.all(USER).iter().all(|policy| policy.cost() == PIECE / 2));
+
+    // A walk that applies them to what is there.
+    costs();
+    let mut pieces = 0;
+    while !node.broker.walk_on(&vhost, steps(1)) {
+        let cost = costs();
+        assert!(cost <= PIECE, "{cost} in one piece");
+        pieces += 1;
+    }
+    assert!(pieces > 20 * 5, "{pieces} pieces for 20 queues");
+    assert!(before.iter().all(|queue| queue.policy().as_deref() == Some("last")));
+
+    // A declaration asks no more than one piece, and the others by and by.
+    let new = declare(&node, "x-new");
+    let cost = costs();
+    assert!(cost <= PIECE, "{cost} for a declaration");
+    assert_eq!(new.policy(), None);
+    let exchange = |name: &'static str| Declaration { name: self::name(name), kind: b"fanout", durable: false, auto_delete: false, internal: false, arguments: arguments(&[]) };
+    node.broker.declare_exchange(&vhost, exchange("x-exchange"), &Principal::broker()).expect("declared");
+    let cost = costs();
+    assert!(cost <= PIECE, "{cost} for a declaration");
+    settle(&node);
+    assert_eq!(new.policy().as_deref(), Some("last"));
+    let alternate = |name: &str| vhost.exchanges.read().exchange(name.as_bytes()).expect("it is there").alternate().cloned();
+    assert_eq!(alternate("x-exchange"), Some(name("amq.fanout")));
+
+    // A change meanwhile begins the search anew.
+    let other = declare(&node, "x-other");
+    assert!(!node.broker.walk_on(&vhost, steps(2)));
+    vhost.policies.set(USER, with("first", json!({"max-length": 3}), 99));
+    vhost.policies.unset(USER, "last");
+    settle(&node);
+    assert!(before.iter().chain([&new, &other]).all(|queue| queue.policy().as_deref() == Some("first")));
+    assert_eq!(alternate("x-exchange"), None);
+
+    // Beside many that take no time.
+    (0..300).for_each(|number| vhost.policies.set(USER, made(&format!("quick{number}"), USER, &format!("^{number}$|^o$"), 5, -number)));
+    let found = declare(&node, "o");
+    settle(&node);
+    assert_eq!(found.policy().as_deref(), Some("quick0"));
+    node.close();
+}
+
+#[test]
+fn a_declaration_is_answered_when_all_policies_are_in_force() {
+    let node = Node::open(1);
+    let (broker, vhost) = (&node.broker, node.vhost());
+    let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
+    broker.add_shard(ShardId(0), Arc::clone(&mailbox));
+    let to = |token| ReplyTo { shard: ShardId(0), connection: ConnectionId(1), token };
+    let answered = || {
+        let mut events = Vec::new();
+        mailbox.drain(&mut events);
+        let token = |event| if let Event::Reply { to, reply: Reply::Done(_) } = event { Some(to.token) } else { None };
+        events.into_iter().filter_map(token).collect::<Vec<_>>()
+    };
+    let slow = |name: &str, definition, priority| vhost.policies.set(USER, Arc::new(Policy::new(name, &wish(SLOW, definition, priority, "all"), USER).expect("a policy")));
+    let none = || Vec::<u64>::new();
+
+    // Few are asked at once.
+    slow("last", json!({"max-length": 7, "alternate-exchange": "amq.fanout"}), 1);
+    settle(&node);
+    declare(&node, "x-first");
+    broker.reply_of_controller(to(1), Reply::Done(Box::new(())));
+    assert_eq!(answered(), [1]);
+
+    for number in 0..50 {
+        vhost.policies.set(USER, Arc::new(Policy::new(&format!("p{number}"), &wish(r"^(?!y)z(.)\1?", json!({"max-length": 1}), 9, "all"), USER).expect("a policy")));
+    }
+    settle(&node);
+    let queue = declare(&node, "x-queue");
+    broker.reply_of_controller(to(2), Reply::Done(Box::new(())));
+    let exchange = || Declaration { name: name("x-exchange"), kind: b"fanout", durable: false, auto_delete: false, internal: false, arguments: arguments(&[]) };
+    let declare_exchange = || broker.declare_exchange(&vhost, exchange(), &Principal::broker()).expect("declared");
+    declare_exchange();
+    broker.reply_of_controller(to(3), Reply::Done(Box::new(())));
+    // Other jobs are answered, and who declares the same hears no earlier.
+    broker.reply_of_controller(to(4), Reply::Done(Box::new(())));
+    assert_eq!(answered(), [4]);
+    declare(&node, "x-queue");
+    broker.reply_of_controller(to(5), Reply::Done(Box::new(())));
+    declare_exchange();
+    broker.reply_of_controller(to(6), Reply::Done(Box::new(())));
+    declare(&node, "x-first");
+    broker.reply_of_controller(to(7), Reply::Done(Box::new(())));
+    assert_eq!((answered(), queue.policy()), (vec![7], None));
+    assert!(!vhost.policies().wait_until_applied(Duration::ZERO));
+    while queue.policy().is_none() {
+        assert_eq!(answered(), none());
+        broker.walk_on(&vhost, steps(1));
+    }
+    assert_eq!((answered(), queue.policy().as_deref()), (vec![2, 5], Some("last")));
+    settle(&node);
+    assert_eq!(answered(), [3, 6]);
+    assert_eq!(vhost.exchanges.read().exchange(b"x-exchange").expect("it is there").alternate(), Some(&name("amq.fanout")));
+    assert!(vhost.policies().wait_until_applied(Duration::ZERO));
+
+    // A queue that is gone, and a broker that ends.
+    let gone = declare(&node, "x-gone");
+    broker.reply_of_controller(to(8), Reply::Done(Box::new(())));
+    broker.delete_queue(&gone, false, false).expect("deleted");
+    assert_eq!(answered(), none());
+    settle(&node);
+    assert_eq!(answered(), [8]);
+    declare(&node, "x-left");
+    broker.reply_of_controller(to(9), Reply::Done(Box::new(())));
+    assert_eq!(answered(), none());
+    broker.shutdown();
+    broker.walk_piece();
+    declare(&node, "x-late");
+    broker.reply_of_controller(to(10), Reply::Done(Box::new(())));
+    assert_eq!(answered(), [9, 10]);
     node.close();
 }
