@@ -671,6 +671,6 @@ pub(crate) enum KeeperError {
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// Of a segment that is being rewritten.
-    #[error("segment {sequence} cannot be read: {error}")]
+    #[error("segment {sequence} cannot be rewritten: {error}")]
     Source { sequence: u64, error: SegmentError },
 }

@@ -5,6 +5,7 @@
 //! A crash leaves either the old segments or the new one: the new file lists those it replaces, and recovery
 //! removes them if they are still there.
 
+use std::io;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
@@ -32,7 +33,8 @@ impl Keeper {
     /// Frees what is dead and rewrites what is mostly dead, for a while; what is left is looked at again soon.
     pub(super) fn reclaim(&mut self, mut usage: Vec<Usage>) -> Result<(), KeeperError> {
         self.delete_undeleted()?;
-        self.remove_leftover()?;
+        // As long as it stays nothing is rewritten.
+        let leftover = self.remove_leftover();
         // A checkpoint names the segments of before the last rewriting only: recovery looks back one step, not two.
         if self.rewritten_since_checkpoint || self.is_checkpoint_worth(&usage) {
             self.write_checkpoint()?;
@@ -43,8 +45,9 @@ impl Keeper {
         self.free(&dead, None)?;
         if self.is_room_coming(self.journal.file_bytes()) {
             self.look.wanted = true;
-            return Ok(());
+            return leftover;
         }
+        leftover?;
         self.rewrite_some(&mut usage)
     }
 
@@ -113,7 +116,7 @@ impl Keeper {
         outcome.map(drop)
     }
 
-    /// One of the segments that were to be rewritten could not be read.
+    /// One of the segments that were to be rewritten could not be read, or its file not be replaced.
     fn set_back(&mut self, sequence: u64, error: &SegmentError) {
         let damaged = !matches!(error, SegmentError::Io { .. });
         if !self.setbacks.enter(sequence, damaged, self.journal.now_ms()) {
@@ -123,7 +126,7 @@ impl Keeper {
         if damaged {
             tracing::error!(journal, segment, %error, "a segment is damaged and cannot be rewritten, the space of what is dead in it does not come back");
         } else {
-            tracing::warn!(journal, segment, %error, "a segment cannot be read, it is rewritten later");
+            tracing::warn!(journal, segment, %error, "a segment cannot be rewritten now, that will be tried again");
         }
     }
 
@@ -131,7 +134,7 @@ impl Keeper {
     pub(super) fn forget_setback(&mut self, segment: &Segment) {
         self.journal.unreadable_places().forget(&segment.file.name());
         if self.setbacks.leave(segment.sequence) {
-            tracing::info!(journal = self.journal.number(), segment = segment_name(segment.sequence), "a segment that could not be read is rewritten, or all of it is dead");
+            tracing::info!(journal = self.journal.number(), segment = segment_name(segment.sequence), "a segment that could not be rewritten is, or all of it is dead");
         }
     }
 
@@ -179,7 +182,8 @@ impl Keeper {
         file.sync()?;
         let index = self.open_index(&file, sequence)?;
         self.rewritten_since_checkpoint = true;
-        self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file))?;
+        let replaced = self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file));
+        replaced.map_err(|error| self.not_replaced(&header, error))?;
         // The file has the name. Whatever fails from here on, the table says so too: else a segment might be rewritten that this one says it replaces.
         let synced = self.storage.sync_folder();
         self.unsynced |= synced.is_err();
@@ -192,6 +196,16 @@ impl Keeper {
         let freed = self.free(&replaced, Some(sequence));
         self.journal.metrics().segments_rewritten.inc_by(victims.len() as u64);
         Ok(synced.and(freed).map(|()| true)?)
+    }
+
+    /// A file was to have the name of a segment. Where the old one is known to have it still, only that segment is left alone.
+    fn not_replaced(&self, new: &SegmentHeader, source: io::Error) -> KeeperError {
+        let file = segment_name(new.sequence);
+        let found = self.storage.open(&file).ok().and_then(|file| SegmentHeader::read(&*file).ok());
+        match found {
+            Some(found) if (found.created, &found.replaces) != (new.created, &new.replaces) => KeeperError::Source { sequence: new.sequence, error: SegmentError::Io { file, source } },
+            _ => source.into(),
+        }
     }
 
     /// The file that is to be a rewritten segment. On a short disk it takes the space that is kept for it, which nobody else can have then.

@@ -37,7 +37,7 @@ struct Watch {
     failing: AtomicU64,
     /// Done at each read meanwhile.
     hook: Mutex<Option<Hook>>,
-    /// A file that can be neither removed nor renamed.
+    /// A file that can be neither removed nor renamed, nor replaced by another one.
     stuck: Mutex<String>,
 }
 
@@ -85,6 +85,7 @@ impl Storage for Watched {
         self.storage.remove(name)
     }
     fn replace(&self, from: &str, to: &str, _held: Arc<dyn File>) -> io::Result<()> {
+        self.change(to)?;
         *self.watch.rewriting.lock() = false;
         self.rename(from, to)
     }
@@ -361,6 +362,42 @@ fn a_file_that_cannot_be_removed_holds_up_no_other() {
     node.watch.stuck.lock().clear();
     node.look();
     assert!(!folder.path().join(stuck).exists(), "it goes when it can be removed");
+}
+
+#[test]
+fn a_file_that_cannot_be_replaced_holds_up_no_other() {
+    let (rewritten, _) = without_failure();
+    for first in 1..=3 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut node = ByHand::open(folder.path());
+        node.fill();
+        let stuck = format!("segment-{first:012}");
+        stuck.clone_into(&mut node.watch.stuck.lock());
+        node.trim();
+        assert!(node.rewritten() >= rewritten / 2, "{stuck}: {} of {rewritten} are rewritten", node.rewritten());
+        check(&node.journal);
+        let watch = Arc::clone(&node.watch);
+        drop(node);
+        watch.stuck.lock().clear();
+        let mut node = ByHand::open_with(folder.path(), watch);
+        node.look();
+        check(&node.journal);
+    }
+}
+
+#[test]
+fn a_leftover_that_cannot_be_removed_holds_up_nothing_that_is_dead() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = ByHand::open(folder.path());
+    std::fs::write(folder.path().join("rewriting"), b"left").expect("written");
+    "rewriting".clone_into(&mut node.watch.stuck.lock());
+    let log = node.log(1);
+    for _ in 0..60 {
+        node.append(vec![item(&log, LARGE)]);
+        node.append(vec![AppendItem::Trim { to: log.end(), log: Arc::clone(&log) }]);
+    }
+    node.look();
+    assert!(segments(folder.path()) <= 6, "{} segments", segments(folder.path()));
 }
 
 #[test]
