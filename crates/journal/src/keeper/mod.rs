@@ -378,12 +378,7 @@ impl Keeper {
         let (sequence, size) = (self.next_sequence, self.journal.config().segment_bytes);
         let name = segment_name(sequence);
         let is_there = self.storage.list()?.contains(&name);
-        let spare = self.spares.choose(sequence).filter(|_| !is_there);
-        if let Some((at, spare)) = spare {
-            self.storage.rename(spare, &name)?;
-            self.spares.take(at);
-            self.journal.set_spare_segments(self.spares.len());
-        } else if !is_there {
+        if !is_there && !self.use_spare(&name) {
             let file = self.storage.create(&name, size)?;
             return self.begin_segment(file, (sequence, size), SEGMENT_HEADER_BYTES as u64);
         }
@@ -539,17 +534,22 @@ impl Keeper {
         self.put_checkpoint(checkpoint::NAME)?;
         // What is kept for the next checkpoint is not for the copy: on a full disk there is none.
         self.checkpoint_bytes = bytes.len() as u64;
-        let copied = if self.keep_room()? {
-            self.storage.create(checkpoint::NAME_NEW, bytes.len() as u64).and_then(|file| write_all(&*file, &bytes)).and_then(|()| self.put_checkpoint(checkpoint::NAME_COPY))
-        } else {
-            Err(io::ErrorKind::StorageFull.into())
+        // The checkpoint is there: what fails from here on keeps nothing from being freed, and is tried again with the next one.
+        let room = self.keep_room();
+        let copied = match &room {
+            Ok(false) => Err(io::ErrorKind::StorageFull.into()),
+            Ok(true) | Err(_) => self.storage.create(checkpoint::NAME_NEW, bytes.len() as u64).and_then(|file| write_all(&*file, &bytes)).and_then(|()| self.put_checkpoint(checkpoint::NAME_COPY)),
         };
+        if let Err(error) = room {
+            self.report("keep space for the next checkpoint and for a rewriting", Err(error.into()));
+        }
         match copied {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 drop(self.storage.remove(checkpoint::NAME_COPY));
-                self.keep_room()?;
+                let _ = self.keep_room();
             }
-            outcome => outcome?,
+            Err(error) => self.report("write the copy of the checkpoint", Err(error.into())),
+            Ok(()) => {}
         }
         self.checkpointed = self.replay.segment;
         self.bytes_since_checkpoint = 0;

@@ -202,7 +202,7 @@ impl Keeper {
             return Ok(Limits { segment_bytes, room_bytes, short: false });
         }
         // Another journal may take what is free meanwhile; what is kept is there in any case.
-        let kept = if self.keep_room()? { room_bytes(&self.journal) } else { 0 };
+        let kept = if self.keep_room().unwrap_or(false) { room_bytes(&self.journal) } else { 0 };
         // A segment for state may have taken a part of it.
         let left = || self.storage.open(NAME_ROOM).and_then(|room| room.size()).unwrap_or(0);
         let free = self.storage.free_bytes()?.saturating_sub(LEFT_BYTES).max(left());

@@ -54,6 +54,12 @@ impl Spares {
         self.names.swap_remove(at);
     }
 
+    /// It cannot be used: it is removed when that goes.
+    pub fn set_aside(&mut self, at: usize) {
+        let name = self.names.swap_remove(at);
+        self.misfits.push(name);
+    }
+
     pub fn note_made(&mut self, now: i64) {
         if self.made.len() >= self.max {
             self.made.pop_front();
@@ -92,6 +98,25 @@ impl Spares {
 }
 
 impl Keeper {
+    /// A spare becomes the file of a segment. False: there is none that does.
+    pub(super) fn use_spare(&mut self, name: &str) -> bool {
+        let sequence = self.next_sequence;
+        while let Some((at, spare)) = self.spares.choose(sequence).map(|(at, spare)| (at, spare.to_owned())) {
+            let renamed = self.storage.rename(&spare, name);
+            if renamed.is_ok() {
+                self.spares.take(at);
+            } else {
+                self.spares.set_aside(at);
+            }
+            self.journal.set_spare_segments(self.spares.len());
+            match renamed {
+                Ok(()) => return true,
+                Err(error) => tracing::warn!(journal = self.journal.number(), file = spare, %error, "a spare segment file cannot be used, it is to be removed"),
+            }
+        }
+        false
+    }
+
     /// Removes a spare, if there is one.
     pub(super) fn drop_spare(&mut self) {
         let Some((at, name)) = self.spares.choose(u64::MAX).map(|(at, name)| (at, name.to_owned())) else { return };

@@ -37,7 +37,7 @@ struct Watch {
     failing: AtomicU64,
     /// Done at each read meanwhile.
     hook: Mutex<Option<Hook>>,
-    /// A file that can be neither removed nor renamed, nor replaced by another one.
+    /// A file that can be neither removed nor renamed, nor replaced by another one, nor, if it keeps space, opened.
     stuck: Mutex<String>,
 }
 
@@ -69,10 +69,14 @@ impl Storage for Watched {
         Ok(self.file(self.storage.create(name, size)?))
     }
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        if name.starts_with("reserve") {
+            self.change(name)?;
+        }
         Ok(self.file(self.storage.open(name)?))
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.change(from)?;
+        self.change(to)?;
         self.storage.rename(from, to)
     }
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -398,6 +402,53 @@ fn a_leftover_that_cannot_be_removed_holds_up_nothing_that_is_dead() {
     }
     node.look();
     assert!(segments(folder.path()) <= 6, "{} segments", segments(folder.path()));
+}
+
+/// Segments that are dead at once.
+fn write_and_trim(node: &mut ByHand, rounds: usize) {
+    let log = node.log(1);
+    for _ in 0..rounds {
+        node.append(vec![item(&log, LARGE)]);
+        node.append(vec![AppendItem::Trim { to: log.end(), log: Arc::clone(&log) }]);
+    }
+    node.look();
+}
+
+#[test]
+fn a_file_that_keeps_space_or_is_a_copy_holds_up_nothing() {
+    for stuck in ["reserve", "reserve-rewriting", "checkpoint-copy"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut node = ByHand::open(folder.path());
+        write_and_trim(&mut node, 10);
+        assert!(folder.path().join(stuck).exists(), "{stuck}");
+        stuck.clone_into(&mut node.watch.stuck.lock());
+        write_and_trim(&mut node, 60);
+        assert!(segments(folder.path()) <= 6, "{stuck}: {} segments", segments(folder.path()));
+    }
+}
+
+#[test]
+fn a_spare_file_that_cannot_be_used_stops_no_write() {
+    let spares = ["spare-900-1", "spare-901-1"];
+    for at in 0..2 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let node = ByHand::open(folder.path());
+        let watch = Arc::clone(&node.watch);
+        drop(node);
+        for spare in spares {
+            let file = std::fs::File::create(folder.path().join(spare)).expect("created");
+            file.set_len(config().segment_bytes).expect("there is space");
+        }
+        let mut node = ByHand::open_with(folder.path(), watch);
+        spares[at].clone_into(&mut node.watch.stuck.lock());
+        let log = node.log(1);
+        let before = log.end();
+        for _ in 0..60 {
+            node.append(vec![item(&log, LARGE)]);
+        }
+        assert_eq!(log.end(), before.plus(60), "{}", spares[at]);
+        assert!(folder.path().join(spares[at]).exists() && !folder.path().join(spares[1 - at]).exists(), "the other one is used");
+    }
 }
 
 #[test]
