@@ -31,7 +31,7 @@ impl AnswerRoom {
 
     /// The same for what is left of one that is made in turns, of which so many bytes are written and [counted](crate::pinned::Pinned::count).
     pub fn for_all_behind(written: usize, gateway: &Gateway) -> Self {
-        let whole = ((gateway.pinned.room() + written) / SHARE).min(BYTES_MAX).max(USUAL_BYTES);
+        let whole = ((gateway.pinned.room() + written) / SHARE).clamp(USUAL_BYTES, BYTES_MAX);
         Self { left: whole.saturating_sub(written), is_first: written == 0 }
     }
 

@@ -427,11 +427,11 @@ impl Session {
     /// Has a request handled.
     fn serve(&mut self, request: Request<'_>, shard: &mut ShardContext, now: Instant) -> Result<(), CloseReason> {
         let Request { header, reader, length, given } = request;
+        let room = given.as_ref().map(|given| Arc::clone(&given.room));
         let Some(api) = handlers::find(header.api_key) else {
             return Err(CloseReason::UnknownApi(header.api_key));
         };
         let wire = api.key();
-        let to = self.next_reply_to();
         let version = header.api_version;
         let long = api.serves(version) && api.only_looks() && length >= long::FROM_BYTES;
         // It waited in line for that.
@@ -445,37 +445,12 @@ impl Session {
         let body = reader.mark();
         let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
         self.spoken.note_api(header.api_key);
-        let client_id = header.client_id.as_deref().unwrap_or_default();
-        self.look_at_client(client_id, now);
-        let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
+        self.look_at_client(header.client_id.as_deref().unwrap_or_default(), now);
         let timed = self.throttle.is_timed().then(Instant::now);
         let outcome = if long {
-            let room = given.as_ref().map(|given| Arc::clone(&given.room));
-            Ok(self.hand_over(api, header, std::mem::replace(reader, Reader::new(Bytes::new())), room, now))
+            Ok(self.hand_over(api, header, std::mem::replace(reader, Reader::new(Bytes::new())), room.clone(), now))
         } else if api.serves(version) {
-            let mut context = Context {
-                gateway: &self.gateway,
-                shard,
-                to,
-                version,
-                client_id,
-                user,
-                certified: self.certified.as_deref(),
-                access: &self.access,
-                local: self.local,
-                peer: self.peer,
-                advertise: &self.advertise,
-                now,
-                alone,
-                room: given.as_ref().map(|given| &given.room),
-                gone: None,
-                refused: &mut self.refused,
-                spoken: &mut self.spoken,
-                throttle: &mut self.throttle,
-                waits: &self.waits,
-                seen: &self.seen,
-            };
-            api.handle(reader, &mut context).map(|outcome| outcome.resumed(&mut context))
+            self.handle(api, (header, &mut *reader), room.as_ref(), (shard, alone), now)
         } else if wire.name == "ApiVersions" {
             Ok(Outcome::Downgraded(handlers::unsupported_api_versions()))
         } else {
@@ -489,7 +464,6 @@ impl Session {
         let outcome = match outcome {
             Ok(Outcome::Long) => {
                 reader.rewind(body);
-                let room = given.as_ref().map(|given| Arc::clone(&given.room));
                 Ok(self.hand_over(api, header, std::mem::replace(reader, Reader::new(Bytes::new())), room, now))
             }
             other => other,
@@ -514,6 +488,40 @@ impl Session {
         self.advance_slot(self.slots.len() - 1, News::Change, shard, now);
         self.note_room(now);
         Ok(())
+    }
+
+    /// Has a request handled here.
+    fn handle(
+        &mut self,
+        api: &handlers::Api,
+        (header, reader): (&RequestHeader, &mut Reader),
+        room: Option<&Arc<dyn RequestRoom>>,
+        (shard, alone): (&mut ShardContext, bool),
+        now: Instant,
+    ) -> Result<Outcome, DecodeError> {
+        let mut context = Context {
+            gateway: &self.gateway,
+            shard,
+            to: self.next_reply_to(),
+            version: header.api_version,
+            client_id: header.client_id.as_deref().unwrap_or_default(),
+            user: self.sasl.as_ref().and_then(|sasl| sasl.user()),
+            certified: self.certified.as_deref(),
+            access: &self.access,
+            local: self.local,
+            peer: self.peer,
+            advertise: &self.advertise,
+            now,
+            alone,
+            room,
+            gone: None,
+            refused: &mut self.refused,
+            spoken: &mut self.spoken,
+            throttle: &mut self.throttle,
+            waits: &self.waits,
+            seen: &self.seen,
+        };
+        api.handle(reader, &mut context).map(|outcome| outcome.resumed(&mut context))
     }
 
     /// Has a long request handled by other threads.

@@ -105,6 +105,7 @@ pub enum HangUp {
 }
 
 /// Serves a connection to its end.
+#[expect(clippy::too_many_lines, reason = "the steps of one loop in their order, over a dozen of variables that most of them read and set")]
 pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> End {
     let mut input = Input::new(&shard.shared.read_memory);
     let mut outgoing = Outgoing::new();

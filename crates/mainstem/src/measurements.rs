@@ -187,6 +187,18 @@ impl Measurements {
         registry.register("memory_refused", help, self.refused.clone());
         let help = "Lines of the log that could be written neither to its file nor to stderr, or not as fast as they came";
         registry.register("log_lines_lost", help, self.log_lines_lost.clone());
+        self.register_batches(registry);
+        let help = "What connections waited for since the start, by cause; several causes may hold at once";
+        registry.register("connection_wait_seconds", help, self.waited.clone());
+        let help = "How often a request or a connection was held up by a quota, by its key";
+        registry.register("quota_throttled", help, self.throttled.clone());
+        registry.register("quota_throttled_seconds", "For how long, when it was decided", self.throttled_seconds.clone());
+        self.limits.register(registry);
+        registry.register("tls_certificate_expiration_timestamp_seconds", "When the first of the broker's certificates ends, since 1970", self.certificate_until.clone());
+    }
+
+    /// What came of batches that were looked into.
+    fn register_batches(&self, registry: &mut Registry) {
         let help = "Batches by what filters did with them: decoded, remembered from before, skipped by a summary, unreadable and sent as they are";
         registry.register("filter_batches", help, self.filter_batches.clone());
         registry.register("filter_bytes", "Bytes of batches that filters have gone through (in) and let through (out)", self.filter_bytes.clone());
@@ -198,13 +210,6 @@ impl Measurements {
         registry.register("unpacked_batches_passed_over", help, self.passed_over.clone());
         let help = "Times that AMQP consumers passed over records of a batch, because they make no sense";
         registry.register("damaged_batches_passed_over", help, self.damaged_batches.clone());
-        let help = "What connections waited for since the start, by cause; several causes may hold at once";
-        registry.register("connection_wait_seconds", help, self.waited.clone());
-        let help = "How often a request or a connection was held up by a quota, by its key";
-        registry.register("quota_throttled", help, self.throttled.clone());
-        registry.register("quota_throttled_seconds", "For how long, when it was decided", self.throttled_seconds.clone());
-        self.limits.register(registry);
-        registry.register("tls_certificate_expiration_timestamp_seconds", "When the first of the broker's certificates ends, since 1970", self.certificate_until.clone());
     }
 
     /// A journal has been recovered.

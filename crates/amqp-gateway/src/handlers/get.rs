@@ -69,6 +69,20 @@ fn from_parts(broker: &Arc<Broker>, channel: &mut Channel, queue: &Arc<Queue>, n
     (Arc::clone(queue), ConsumerId(0), outcome)
 }
 
+/// Single messages of a quorum queue with one active consumer go to nobody else.
+fn check_unlocked(queue: &Queue) -> Result<(), Failure> {
+    if !queue.understood().single_active || queue.understood().kind != QueueKind::Quorum {
+        return Ok(());
+    }
+    let text = format!(
+        "cannot obtain access to locked queue '{}' in vhost '{}'. basic.get operations are not supported by <<\"quorum\">> queues with \
+         single active consumer",
+        queue.name(),
+        queue.vhost()
+    );
+    Err(Failure::channel(ReplyCode::ResourceLocked, text))
+}
+
 pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: basic::Get<'_>) -> Result<(), Failure> {
     let basic::Get { queue, no_ack } = method;
     let wanted = queue_name(channel, &queue)?;
@@ -78,15 +92,7 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
     if queue.is_stream() {
         return Err(super::stream::not_supported("basic.get", &queue));
     }
-    if queue.understood().single_active && queue.understood().kind == QueueKind::Quorum {
-        let text = format!(
-            "cannot obtain access to locked queue '{}' in vhost '{}'. basic.get operations are not supported by <<\"quorum\">> queues with \
-             single active consumer",
-            queue.name(),
-            queue.vhost()
-        );
-        return Err(Failure::channel(ReplyCode::ResourceLocked, text));
-    }
+    check_unlocked(&queue)?;
     let broker = Arc::clone(connection.broker());
     let laggard = broker.laggard_account(&queue, ConsumerId(0), connection.now);
     let debt = laggard.as_ref().map_or(Duration::ZERO, |account| account.debt(connection.now));

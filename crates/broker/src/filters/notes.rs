@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use record::{BatchError, BatchHeader, Selected, select, unpacked_bytes};
 use filter::Summary;
 use smallvec::SmallVec;
@@ -90,6 +90,26 @@ impl Begun {
             *word |= u64::from(wanted) << (self.judged % 64);
         }
         self.judged += 1;
+    }
+
+    /// Goes on with judging records, those of all of a batch.
+    fn judge(&mut self, batch: &Bytes, limit: usize, filter: &SharedFilter, unpack: &mut UnpackRoom) -> Result<Selected, BatchError> {
+        let wanted = filter.filter.wanted();
+        let (mut at, unpacked_before) = (0, unpacked_bytes());
+        let selected = select(batch, limit, |record| {
+            at += 1;
+            if let Some(known) = self.get(at - 1) {
+                return Some(known);
+            }
+            let verdict = unpack.judge(&filter.filter, record)?;
+            if let (Some(made), Some(wanted)) = (&mut self.summary, wanted) {
+                made.add(wanted, record);
+            }
+            self.push(verdict);
+            Some(verdict)
+        });
+        unpack.take(unpacked_bytes() - unpacked_before);
+        selected
     }
 
     /// Is record `at` wanted? `None`: it was not judged.
@@ -166,48 +186,16 @@ impl Notes {
         bytes: impl FnOnce() -> Bytes,
     ) -> Option<Verdict> {
         let key = (log, header.base_offset, header.crc);
-        let mut part = self.parts[part_of(&key)].lock();
-        let known = part.get(&key).map_or(&[][..], SmallVec::as_slice);
-        let place = known.iter().position(|outcome| outcome.id == filter.id);
-        match place.map(|place| &known[place].known) {
-            Some(Known::Verdict(verdict)) => {
-                counts.remembered.fetch_add(1, Ordering::Relaxed);
-                return Some(verdict.clone());
-            }
-            Some(Known::Begun(begun)) if begun.long && !unpack.goes_on() => {
-                unpack.leave_long();
-                return None;
-            }
-            Some(Known::Begun(_)) | None => {}
-        }
-        let wanted = filter.filter.wanted();
-        let mut summaries = known.iter().filter_map(|outcome| outcome.summary.as_ref());
-        let summary = wanted.and_then(|wanted| summaries.find(|summary| summary.is_about(wanted)));
-        if wanted.zip(summary).is_some_and(|(wanted, summary)| !summary.may_have(wanted)) {
-            counts.skipped.fetch_add(1, Ordering::Relaxed);
-            return Some(Verdict::Nothing);
-        }
-        let (has_summary, has_whole_turn) = (summary.is_some(), unpack.is_whole());
+        let mut spot = Spot { part: self.parts[part_of(&key)].lock(), key, place: None };
+        let has_summary = match spot.look_up(filter, counts, unpack) {
+            Before::Known(verdict) => return verdict,
+            Before::Unknown { has_summary } => has_summary,
+        };
+        let has_whole_turn = unpack.is_whole();
         let limit = unpack.of(header.total_bytes())?;
-        let before = place.and_then(|place| match &mut part.get_mut(&key)?.get_mut(place)?.known {
-            Known::Begun(begun) => Some(std::mem::take(&mut **begun)),
-            Known::Verdict(_) => None,
-        });
-        let mut begun = before.unwrap_or_else(|| Begun { summary: wanted.filter(|_| !has_summary).map(Summary::new), ..Begun::default() });
-        let (mut at, unpacked_before) = (0, unpacked_bytes());
-        let selected = select(&bytes(), limit, |record| {
-            at += 1;
-            if let Some(known) = begun.get(at - 1) {
-                return Some(known);
-            }
-            let verdict = unpack.judge(&filter.filter, record)?;
-            if let (Some(made), Some(wanted)) = (&mut begun.summary, wanted) {
-                made.add(wanted, record);
-            }
-            begun.push(verdict);
-            Some(verdict)
-        });
-        unpack.take(unpacked_bytes() - unpacked_before);
+        let wanted = filter.filter.wanted().filter(|_| !has_summary);
+        let mut begun = spot.take_begun().unwrap_or_else(|| Begun { summary: wanted.map(Summary::new), ..Begun::default() });
+        let selected = begun.judge(&bytes(), limit, filter, unpack);
         let begun_bytes = begun_bytes(header, limit);
         let verdict = match selected {
             Ok(Selected::All) => Verdict::All,
@@ -221,13 +209,8 @@ impl Notes {
                 if begun.long {
                     unpack.leave_long();
                 }
-                let note = part.entry(key).or_default();
-                match place.and_then(|place| note.get_mut(place)) {
-                    Some(outcome) => outcome.known = Known::Begun(Box::new(begun)),
-                    None => note.push(Outcome { id: filter.id, known: Known::Begun(Box::new(begun)), summary: None }),
-                }
-                drop(part);
-                if place.is_none() {
+                let was_begun = spot.put(Outcome { id: filter.id, known: Known::Begun(Box::new(begun)), summary: None });
+                if !was_begun {
                     self.enter(Entry { key, id: filter.id, bytes: begun_bytes });
                 }
                 return None;
@@ -251,19 +234,8 @@ impl Notes {
         counts.decoded.fetch_add(1, Ordering::Relaxed);
         let outcome = Outcome { id: filter.id, known: Known::Verdict(verdict.clone()), summary: begun.summary };
         let bytes = outcome.memory_bytes();
-        let note = part.entry(key).or_default();
         // Where it was begun the outcome has an entry, with which it goes; what that counts too little has another one.
-        let entered = match place.and_then(|place| note.get_mut(place)) {
-            Some(begun) => {
-                *begun = outcome;
-                bytes.saturating_sub(begun_bytes)
-            }
-            None => {
-                note.push(outcome);
-                bytes
-            }
-        };
-        drop(part);
+        let entered = if spot.put(outcome) { bytes.saturating_sub(begun_bytes) } else { bytes };
         if entered > 0 {
             self.enter(Entry { key, id: filter.id, bytes: entered });
         }
@@ -301,6 +273,72 @@ impl Notes {
             part.remove(&entry.key);
         }
         true
+    }
+}
+
+/// The note of a batch, under the lock of its part.
+struct Spot<'a> {
+    part: MutexGuard<'a, HashMap<Key, Note>>,
+    key: Key,
+    /// Where the outcome of the filter is, if it has one.
+    place: Option<usize>,
+}
+
+/// What is known of a batch before it is looked into.
+enum Before {
+    /// What the filter lets through; `None`: that takes more than this turn has left.
+    Known(Option<Verdict>),
+    /// Nothing, or some of its first records are judged. There is a summary that is about what the filter wants.
+    Unknown { has_summary: bool },
+}
+
+impl Spot<'_> {
+    /// Looks what is known, and where.
+    fn look_up(&mut self, filter: &SharedFilter, counts: &FilterCounts, unpack: &mut UnpackRoom) -> Before {
+        let known = self.part.get(&self.key).map_or(&[][..], SmallVec::as_slice);
+        self.place = known.iter().position(|outcome| outcome.id == filter.id);
+        match self.place.map(|place| &known[place].known) {
+            Some(Known::Verdict(verdict)) => {
+                counts.remembered.fetch_add(1, Ordering::Relaxed);
+                return Before::Known(Some(verdict.clone()));
+            }
+            Some(Known::Begun(begun)) if begun.long && !unpack.goes_on() => {
+                unpack.leave_long();
+                return Before::Known(None);
+            }
+            Some(Known::Begun(_)) | None => {}
+        }
+        let wanted = filter.filter.wanted();
+        let mut summaries = known.iter().filter_map(|outcome| outcome.summary.as_ref());
+        let summary = wanted.and_then(|wanted| summaries.find(|summary| summary.is_about(wanted)));
+        if wanted.zip(summary).is_some_and(|(wanted, summary)| !summary.may_have(wanted)) {
+            counts.skipped.fetch_add(1, Ordering::Relaxed);
+            return Before::Known(Some(Verdict::Nothing));
+        }
+        Before::Unknown { has_summary: summary.is_some() }
+    }
+
+    /// What is begun, to be gone on with and [put](Self::put) back.
+    fn take_begun(&mut self) -> Option<Begun> {
+        match &mut self.part.get_mut(&self.key)?.get_mut(self.place?)?.known {
+            Known::Begun(begun) => Some(std::mem::take(&mut **begun)),
+            Known::Verdict(_) => None,
+        }
+    }
+
+    /// Enters the outcome of the filter. True: in the place of one that was begun.
+    fn put(mut self, outcome: Outcome) -> bool {
+        let note = self.part.entry(self.key).or_default();
+        match self.place.and_then(|place| note.get_mut(place)) {
+            Some(begun) => {
+                *begun = outcome;
+                true
+            }
+            None => {
+                note.push(outcome);
+                false
+            }
+        }
     }
 }
 

@@ -245,6 +245,9 @@ enum Model {
     Archived,
 }
 
+/// Copies on their way, of these, and whether they become durable.
+type OnTheWay = (DeadLettering, Vec<(u64, u64)>, bool);
+
 struct Run {
     random: u64,
     subscription: Subscription,
@@ -254,8 +257,7 @@ struct Run {
     log_end: u64,
     ordered: bool,
     rules: Rules,
-    /// Copies on their way, of these, and whether they become durable.
-    burying: Option<(DeadLettering, Vec<(u64, u64)>, bool)>,
+    burying: Option<OnTheWay>,
     what: String,
 }
 

@@ -144,15 +144,7 @@ pub fn open<S: Submitter>(
     if let Some(checkpoint) = checkpoint {
         replaying.load(checkpoint);
     }
-    let replaced = replaced::find(&*storage, &files.segments, uuid);
-    #[cfg(feature = "planted")]
-    let replaced = if journal.planted() == Some(crate::Planted::TakeUnreadable) { Ok(replaced.unwrap_or_default()) } else { replaced };
-    let mut undeleted = replaced?;
-    if !undeleted.is_empty() {
-        // The name of what replaces them may not be durable.
-        storage.sync_folder().map_err(io_error("flush the folder"))?;
-    }
-    replaced::remove(&*storage, journal.number(), &mut undeleted);
+    let undeleted = remove_replaced(&*storage, &files, &journal)?;
     replaying.undeleted = undeleted.keys().copied().collect();
     #[cfg(feature = "planted")]
     if journal.planted() == Some(crate::Planted::LoadReplaced) {
@@ -166,10 +158,8 @@ pub fn open<S: Submitter>(
     let active = recovered.active;
     // What was replayed may be complete but not durable: flush before anybody sees it.
     recovered.unproven.write_again(&*storage).map_err(io_error("write the end of the journal again"))?;
-    active.file.sync().map_err(io_error("flush the journal"))?;
-    for job in &recovered.sealing {
-        job.file.sync().map_err(io_error("flush the journal"))?;
-    }
+    let replayed = recovered.sealing.iter().map(|job| &job.file);
+    [&active.file].into_iter().chain(replayed).try_for_each(|file| file.sync()).map_err(io_error("flush the journal"))?;
     let next_sequence = active.sequence + 1;
     put_aside(&*storage, journal.number(), next_sequence).map_err(io_error("list the journal's folder"))?;
     storage.sync_folder().map_err(io_error("flush the folder"))?;
@@ -203,6 +193,20 @@ pub fn open<S: Submitter>(
     let keeper = Keeper::new(Arc::clone(&journal), storage, keeper_start);
     let writer = Writer::new(Arc::clone(&journal), submitter, start);
     Ok(Opened { journal, writer, keeper, archiver, replayed_bytes: recovered.replayed_bytes })
+}
+
+/// Removes segments that others replace, and returns those whose files stay.
+fn remove_replaced(storage: &dyn Storage, files: &Files, journal: &Journal) -> Result<BTreeMap<u64, u64>, OpenError> {
+    let replaced = replaced::find(storage, &files.segments, journal.uuid());
+    #[cfg(feature = "planted")]
+    let replaced = if journal.planted() == Some(crate::Planted::TakeUnreadable) { Ok(replaced.unwrap_or_default()) } else { replaced };
+    let mut replaced = replaced?;
+    if !replaced.is_empty() {
+        // The name of what replaces them may not be durable.
+        storage.sync_folder().map_err(io_error("flush the folder"))?;
+    }
+    replaced::remove(storage, journal.number(), &mut replaced);
+    Ok(replaced)
 }
 
 /// What was recovered is missed from now on when it is gone. Nothing depends on it otherwise.
