@@ -534,7 +534,7 @@ impl Keeper {
         self.put_checkpoint(checkpoint::NAME)?;
         // What is kept for the next checkpoint is not for the copy: on a full disk there is none.
         self.checkpoint_bytes = bytes.len() as u64;
-        // The checkpoint is there: what fails from here on keeps nothing from being freed, and is tried again with the next one.
+        // What is not kept now is kept with the next checkpoint. The copy stands for this one: it says the same, or is not there.
         let room = self.keep_room();
         let copied = match &room {
             Ok(false) => Err(io::ErrorKind::StorageFull.into()),
@@ -548,8 +548,7 @@ impl Keeper {
                 drop(self.storage.remove(checkpoint::NAME_COPY));
                 let _ = self.keep_room();
             }
-            Err(error) => self.report("write the copy of the checkpoint", Err(error.into())),
-            Ok(()) => {}
+            outcome => outcome?,
         }
         self.checkpointed = self.replay.segment;
         self.bytes_since_checkpoint = 0;
