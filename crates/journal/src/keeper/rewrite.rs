@@ -198,12 +198,11 @@ impl Keeper {
         Ok(synced.and(freed).map(|()| true)?)
     }
 
-    /// A file was to have the name of a segment. Where the old one is known to have it still, only that segment is left alone.
+    /// A file was to have the name of a segment. Where it is known to have its own still, only that segment is left alone.
     fn not_replaced(&self, new: &SegmentHeader, source: io::Error) -> KeeperError {
-        let file = segment_name(new.sequence);
-        let found = self.storage.open(&file).ok().and_then(|file| SegmentHeader::read(&*file).ok());
-        match found {
-            Some(found) if (found.created, &found.replaces) != (new.created, &new.replaces) => KeeperError::Source { sequence: new.sequence, error: SegmentError::Io { file, source } },
+        let left = self.storage.open(NAME_REWRITING).ok().and_then(|file| SegmentHeader::read(&*file).ok());
+        match left {
+            Some(left) if left == *new => KeeperError::Source { sequence: new.sequence, error: SegmentError::Io { file: segment_name(new.sequence), source } },
             _ => source.into(),
         }
     }

@@ -39,6 +39,8 @@ struct Watch {
     hook: Mutex<Option<Hook>>,
     /// A file that can be neither removed nor renamed, nor replaced by another one, nor, if it keeps space, opened.
     stuck: Mutex<String>,
+    /// It cannot be opened either, whatever it is.
+    immutable: Mutex<bool>,
 }
 
 struct Watched {
@@ -69,7 +71,8 @@ impl Storage for Watched {
         Ok(self.file(self.storage.create(name, size)?))
     }
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        if name.starts_with("reserve") {
+        // For writing, as all are.
+        if name.starts_with("reserve") || *self.watch.immutable.lock() {
             self.change(name)?;
         }
         Ok(self.file(self.storage.open(name)?))
@@ -377,6 +380,7 @@ fn a_file_that_cannot_be_replaced_holds_up_no_other() {
         node.fill();
         let stuck = format!("segment-{first:012}");
         stuck.clone_into(&mut node.watch.stuck.lock());
+        *node.watch.immutable.lock() = true;
         node.trim();
         assert!(node.rewritten() >= rewritten / 2, "{stuck}: {} of {rewritten} are rewritten", node.rewritten());
         check(&node.journal);
