@@ -795,12 +795,4 @@ fn name_of<'a>(sasl: Option<&'a Sasl>, certified: Option<&'a str>) -> Option<&'a
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn apis_have_their_numbers() {
-        let names = [PRODUCE, FETCH, SHARE_FETCH].map(|key| ApiKey::find(key).map(|api| api.name));
-        assert_eq!(names, [Some("Produce"), Some("Fetch"), Some("ShareFetch")]);
-    }
-}
+mod tests;
