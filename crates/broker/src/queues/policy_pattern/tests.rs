@@ -1,3 +1,5 @@
+//! What patterns of policies may be, and what asking them takes.
+
 use serde_json::json;
 
 use super::*;
