@@ -1,5 +1,5 @@
 //! Patterns of policies: regular expressions with look-around and references to what they have matched, as people write them for RabbitMQ (`^(?!amq\.)`). Such
-//! a pattern has to step back, and whoever may set policies chooses it, so each one has bounds, and a cost by which others are let in between
+//! a pattern has to step back, and who may set policies chooses it, so each one has bounds, and a cost by which others are let in between
 //! (`policy_search.rs`).
 //!
 //! The library counts steps back and no others. A run without a step back goes over a name once, but again for each condition that repeats something, and such a

@@ -2,7 +2,7 @@
 //! tens of milliseconds for one name; a virtual host may have thousands of them, and the controller serves all others.
 //!
 //! A declaration asks some of them ([`AT_ONCE`]). Where that is not enough, a walk (`policy_walk.rs`) goes on with it, and the declaration is answered when that
-//! is over ([`HeldReply`]): whoever declares a queue or an exchange has all policies in force for it when he publishes or consumes.
+//! is over ([`HeldReply`]): who declares a queue or an exchange has all policies in force for it when he publishes or consumes.
 
 use std::fmt;
 use std::sync::Arc;
