@@ -1,6 +1,6 @@
 //! Kafka by librdkafka: speaks to Kafka and to Mainstem.
 //!
-//! Options: `client.NAME` is any setting of librdkafka, SASL among them; `topic.NAME` any configuration of a topic; `replication` how
+//! Options: `client.NAME` is any setting of librdkafka, SASL and TLS among them; `topic.NAME` any configuration of a topic; `replication` how
 //! many copies topics have, 0 = as the broker sets; `filters` is `client`, or `server` where the
 //! broker can select for a group. Producers of the same
 //! client share one librdkafka producer and its threads; a consuming client is one group member that reads all topics.

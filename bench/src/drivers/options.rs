@@ -34,6 +34,12 @@ pub fn number<T: std::str::FromStr>(job: &Job, name: &str, otherwise: T) -> Resu
     text.parse().ok().with_context(|| format!("option `{name}` is `{text}`: a number"))
 }
 
+/// The content of the file that the option names, if it is given.
+pub fn file(job: &Job, name: &str) -> Result<Option<String>> {
+    let Some(path) = job.options.get(name) else { return Ok(None) };
+    std::fs::read_to_string(path).map(Some).with_context(|| format!("option `{name}`: {path}"))
+}
+
 /// Refuses what only AMQP has.
 pub fn check_no_exchanges(job: &Job) -> Result<()> {
     ensure!(job.workload.exchange_type == ExchangeType::Default, "exchangeType: this protocol has no exchanges");

@@ -214,7 +214,7 @@ fn ctrl_c_ends_the_broker_and_leaves_a_report() {
     assert!(bench.path("out/report.html").exists());
 }
 
-/// A broker that runs already, with logins on every port; ended when dropped.
+/// A broker that runs already, with TLS and logins on every port; ended when dropped.
 struct Theirs {
     child: Child,
     kafka: u16,
@@ -225,6 +225,12 @@ impl Theirs {
     fn start(bench: &Bench, folder: &Path) -> Self {
         fs::create_dir_all(folder).unwrap();
         let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        let made = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
+            .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", &at("key.pem"), "-out", &at("cert.pem")])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", text(&made.stderr));
         fs::write(folder.join("password"), "Tr0ub4dor").unwrap();
         let port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (kafka, amqp, admin) = (port(), port(), port());
@@ -232,8 +238,9 @@ impl Theirs {
         let child = Command::new(bench.broker())
             .env_remove("MAINSTEM_BENCH_BROKER")
             .args(["serve", "--data", &at("data"), "--default-user", "anna", "--default-pass-file", &at("password")])
-            .args(["--set", &format!("listeners=SASL_PLAINTEXT://127.0.0.1:{kafka}"), "--set", "sasl.enabled.mechanisms=PLAIN"])
-            .args(["--amqp", &format!("127.0.0.1:{amqp}"), "--admin", &format!("127.0.0.1:{admin}")])
+            .args(["--tls-certificate", &at("cert.pem"), "--tls-key", &at("key.pem"), "--set", &format!("listeners=SASL_SSL://127.0.0.1:{kafka}")])
+            .args(["--set", &format!("advertised.listeners=SASL_SSL://localhost:{kafka}"), "--amqp", "none"])
+            .args(["--amqps", &format!("127.0.0.1:{amqp}"), "--admin", &format!("127.0.0.1:{admin}")])
             .stdout(Stdio::null())
             .stderr(fs::File::create(folder.join("log")).unwrap())
             .spawn()
@@ -256,10 +263,12 @@ impl Drop for Theirs {
 }
 
 #[test]
-fn somebody_elses_brokers_with_logins_are_asked_under_their_own_names() {
+fn somebody_elses_brokers_with_tls_and_logins_are_asked_under_their_own_names() {
     let bench = Bench::new();
     let folder = bench.path("theirs");
     let theirs = Theirs::start(&bench, &folder);
+    let certificate = folder.join("cert.pem");
+    let certificate = certificate.display();
     let file = bench.path("targets.toml");
     let targets = format!(
         r#"
@@ -267,8 +276,8 @@ fn somebody_elses_brokers_with_logins_are_asked_under_their_own_names() {
         name = "orders"
         title = "Orders"
         driver = "kafka"
-        address = "127.0.0.1:{}"
-        options = {{ "client.security.protocol" = "sasl_plaintext", "client.sasl.mechanism" = "PLAIN", "client.sasl.username" = "anna", "client.sasl.password" = "{{env ORDERS_PASSWORD}}" }}
+        address = "localhost:{}"
+        options = {{ "client.security.protocol" = "sasl_ssl", "client.ssl.ca.location" = "{certificate}", "client.sasl.mechanism" = "SCRAM-SHA-256", "client.sasl.username" = "anna", "client.sasl.password" = "{{env ORDERS_PASSWORD}}" }}
         [target.memory]
         note = "as its owner says"
 
@@ -276,8 +285,8 @@ fn somebody_elses_brokers_with_logins_are_asked_under_their_own_names() {
         name = "tasks"
         title = "Tasks"
         driver = "amqp"
-        address = "127.0.0.1:{}"
-        options = {{ user = "anna", password = "{{env ORDERS_PASSWORD}}", vhost = "/" }}
+        address = "localhost:{}"
+        options = {{ tls = "on", "tls.ca" = "{certificate}", user = "anna", password = "{{env ORDERS_PASSWORD}}", vhost = "/" }}
         [target.memory]
         note = "as its owner says"
         "#,
