@@ -144,11 +144,9 @@ fn a_commit_that_takes_long_has_several_turns_and_keeps_the_order() {
     node.stop();
 }
 
-#[test]
-fn a_commit_that_has_begun_is_carried_out_before_the_connection_ends() {
-    let mut node = Node::start();
-    let (client, other) = (node.open(), node.open());
-    bind_many(&mut node, client);
+/// A commit of 40 messages that has had the first of its turns.
+fn begin_long_commit(node: &mut Node, client: usize) {
+    bind_many(node, client);
     node.ask(client, 1, &tx::Select {});
     let properties = copies(100);
     for number in 0..40 {
@@ -158,6 +156,13 @@ fn a_commit_that_has_begun_is_carried_out_before_the_connection_ends() {
     write_method(&mut commit, 1, &tx::Commit {});
     node.hand(client, &commit);
     assert!(node.has_turn(client), "it takes several turns");
+}
+
+#[test]
+fn a_commit_that_has_begun_is_carried_out_before_the_connection_ends() {
+    let mut node = Node::start();
+    let (client, other) = (node.open(), node.open());
+    begin_long_commit(&mut node, client);
     let now = node.now;
     // It has no other turn.
     node.session(client).drain(now);
@@ -176,16 +181,7 @@ fn a_client_that_goes_in_the_middle_of_a_commit_leaves_all_of_it() {
     for finishes in [true, false] {
         let mut node = Node::start();
         let (client, other) = (node.open(), node.open());
-        bind_many(&mut node, client);
-        node.ask(client, 1, &tx::Select {});
-        let properties = copies(100);
-        for number in 0..40 {
-            node.send_content(client, 1, &publish("amq.topic", "a", false), &properties, format!("{number}").as_bytes());
-        }
-        let mut commit = BytesMut::new();
-        write_method(&mut commit, 1, &tx::Commit {});
-        node.hand(client, &commit);
-        assert!(node.has_turn(client), "it takes several turns");
+        begin_long_commit(&mut node, client);
         let now = node.now;
         if finishes {
             assert!(node.session(client).finish(now), "there is something left");

@@ -527,29 +527,29 @@ fn come_to_rest(crowd: &mut Crowd) {
 #[test]
 fn heartbeats_of_a_member_with_many_partitions_and_names_allocate_little() {
     const PARTITIONS: u32 = 100_000;
-    let mut crowd = Crowd::new();
-    crowd.shelf.set("t", PARTITIONS);
+    let mut group = Crowd::new();
+    group.shelf.set("t", PARTITIONS);
     // The first assignment: nodes of the sets and maps, and no string for each partition.
-    let (answer, asked) = count(|| crowd.beat(&joining("a", &["t"])));
+    let (answer, asked) = count(|| group.beat(&joining("a", &["t"])));
     let answer = answer.unwrap();
     assert_eq!(answer.assignment.map(|all| all.values().map(BTreeSet::len).sum()), Some(PARTITIONS as usize));
     assert!(asked < PARTITIONS as usize / 2, "{asked} allocations for {PARTITIONS} partitions");
     // Nothing changes: what the member has is neither copied nor entered again.
     let beat = ConsumerHeartbeat { member_id: "a".to_owned(), epoch: answer.epoch, ..ConsumerHeartbeat::default() };
-    let (again, asked) = count(|| crowd.beat(&beat));
+    let (again, asked) = count(|| group.beat(&beat));
     assert_eq!(again.unwrap().assignment, None);
     assert!(asked < 200, "{asked} allocations");
 
     // Nor are the topics copied that it names, or those of them that are hidden from it.
     let names: Vec<String> = (0..5000).map(|number| format!("topic-{number}")).collect();
-    names.iter().for_each(|name| crowd.shelf.set(name, 1));
+    names.iter().for_each(|name| group.shelf.set(name, 1));
     let all = ConsumerHeartbeat { topics: Some(names.into_iter().chain(["t".to_owned()]).collect()), ..beat.clone() };
     let ends_otherwise = |name: &str, _: Mention| !name.ends_with('7');
     let hides = Sight { stamp: 1, user: "", sees: Some(&ends_otherwise) };
-    let answer = crowd.beat_seeing(&all, hides).unwrap();
+    let answer = group.beat_seeing(&all, hides).unwrap();
     let beat = ConsumerHeartbeat { epoch: answer.epoch, ..beat };
-    crowd.beat_seeing(&beat, hides).unwrap();
-    let (again, asked) = count(|| crowd.beat_seeing(&beat, hides));
+    group.beat_seeing(&beat, hides).unwrap();
+    let (again, asked) = count(|| group.beat_seeing(&beat, hides));
     assert_eq!(again.unwrap().assignment, None);
     assert!(asked < 200, "{asked} allocations");
 }

@@ -112,33 +112,18 @@ fn bytes(data: &PartitionData) -> usize {
 }
 
 pub fn commit_offset(node: &mut Node, client: usize, producer: Producer, offset: i64) -> i16 {
-    let partition = TxnOffsetCommitRequestPartition { committed_offset: offset, ..Default::default() };
-    let request = TxnOffsetCommitRequest {
-        transactional_id: ID.into(),
-        group_id: "readers".into(),
-        producer_id: producer.0,
-        producer_epoch: producer.1,
-        generation_id: -1,
-        topics: vec![TxnOffsetCommitRequestTopic { name: "t".into(), partitions: vec![partition], ..Default::default() }],
-        ..TxnOffsetCommitRequest::default()
-    };
-    node.send(client, OFFSETS, 5, |writer| request.encode(writer, OFFSETS.1)).expect("taken");
-    let (_, body) = node.answer(client);
-    let response = TxnOffsetCommitResponse::decode(&mut flexible(OFFSETS, body), OFFSETS.1).expect("an answer");
-    response.topics[0].partitions[0].error_code
+    commit_offsets(node, client, producer, vec![TxnOffsetCommitRequestPartition { committed_offset: offset, ..Default::default() }])
 }
 
-/// Offsets of partitions of "t" with metadata of so many bytes.
-fn commit_long_offsets(node: &mut Node, client: usize, producer: Producer, partitions: std::ops::Range<i32>, metadata_bytes: usize) -> i16 {
-    let metadata = "m".repeat(metadata_bytes);
-    let of = |partition_index| TxnOffsetCommitRequestPartition { partition_index, committed_offset: 1, committed_metadata: Some(metadata.as_str().into()), ..Default::default() };
+/// Offsets of partitions of "t"; the code of the first.
+fn commit_offsets(node: &mut Node, client: usize, producer: Producer, partitions: Vec<TxnOffsetCommitRequestPartition>) -> i16 {
     let request = TxnOffsetCommitRequest {
         transactional_id: ID.into(),
         group_id: "readers".into(),
         producer_id: producer.0,
         producer_epoch: producer.1,
         generation_id: -1,
-        topics: vec![TxnOffsetCommitRequestTopic { name: "t".into(), partitions: partitions.map(of).collect(), ..Default::default() }],
+        topics: vec![TxnOffsetCommitRequestTopic { name: "t".into(), partitions, ..Default::default() }],
         ..TxnOffsetCommitRequest::default()
     };
     node.send(client, OFFSETS, 5, |writer| request.encode(writer, OFFSETS.1)).expect("taken");
@@ -283,7 +268,9 @@ fn a_transaction_that_would_not_fit_into_a_segment_is_refused_what_is_too_much_a
     let (_, mut producer) = init(&mut node, client);
     for committed in [false, true] {
         assert_eq!(produce(&mut node, client, PRODUCE_V2, 0, batch(producer, 0)).0, DONE);
-        let codes: Vec<i16> = (0..20).map(|number| commit_long_offsets(&mut node, client, producer, 10 * number..10 * number + 10, 4_000)).collect();
+        let metadata = "m".repeat(4_000);
+        let long = |partition_index| TxnOffsetCommitRequestPartition { partition_index, committed_offset: 1, committed_metadata: Some(metadata.as_str().into()), ..Default::default() };
+        let codes: Vec<i16> = (0..20).map(|number| commit_offsets(&mut node, client, producer, (10 * number..10 * number + 10).map(long).collect())).collect();
         let taken = codes.iter().take_while(|code| **code == DONE).count();
         assert!((1..10).contains(&taken), "a segment has 1 MiB: {codes:?}");
         assert!(codes[taken..].iter().all(|code| *code == ErrorCode::PolicyViolation.code()), "{codes:?}");
