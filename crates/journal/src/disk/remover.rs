@@ -105,9 +105,19 @@ impl Remover {
 
     /// Puts a file in the place of another, atomically; that one goes as with [`Remover::remove`].
     pub fn replace(&self, from: &Path, to: &Path, held: Arc<dyn File>) -> io::Result<()> {
-        if exchange(from, to).is_err() {
+        self.replace_by((exchange, |from, to| fs::rename(from, to)), from, to, held)
+    }
+
+    fn replace_by(&self, (exchange, rename): (impl Step, impl Step), from: &Path, to: &Path, held: Arc<dyn File>) -> io::Result<()> {
+        let new = fs::metadata(from)?.ino();
+        // A network may lose the answer. To do it again would put the old file in the place of the new one.
+        let is_done = || fs::metadata(to).is_ok_and(|found| found.ino() == new);
+        match exchange(from, to) {
+            Ok(()) => {}
+            Err(_) if is_done() => {}
             // Not every file system can do it. The space comes back at once then.
-            return fs::rename(from, to);
+            Err(error) if is_unsupported(&error) => return rename(from, to).or_else(|error| if is_done() { Ok(()) } else { Err(error) }),
+            Err(error) => return Err(error),
         }
         if let Err(error) = self.remove(from, Some(held)) {
             tracing::warn!(file = %from.display(), %error, "a replaced segment is not removed before the next start");
@@ -157,6 +167,15 @@ fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     // SAFETY: both pointers are valid for the call.
     let outcome = unsafe { libc::renameat2(libc::AT_FDCWD, one.as_ptr(), libc::AT_FDCWD, other.as_ptr(), libc::RENAME_EXCHANGE) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A change of names.
+trait Step: FnOnce(&Path, &Path) -> io::Result<()> {}
+impl<T: FnOnce(&Path, &Path) -> io::Result<()>> Step for T {}
+
+/// The kernel or the file system knows no exchange of names.
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
 fn run(files: &Receiver<Dead>, amounts: &Amounts) {
@@ -280,6 +299,38 @@ mod tests {
         }
         until_empty(folder.path());
         assert!(storage.discard("segment-1", None).is_err(), "there is none");
+    }
+
+    #[test]
+    fn an_exchange_whose_answer_is_lost_is_done_and_one_that_is_not_known_is_a_rename() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let storage = RealStorage::open(folder.path(), IoMode::Buffered).expect("it opens");
+        let (from, to) = (folder.path().join("rewriting"), folder.path().join("segment-1"));
+        let set_up = || {
+            fs::write(&from, b"new").expect("written");
+            fs::write(&to, b"old").expect("written");
+            (Remover::default(), storage.open("segment-1").expect("it is there"))
+        };
+        let failed = |code| Err(io::Error::from_raw_os_error(code));
+        let found = || (fs::read(&from).ok(), fs::read(&to).expect("it is there"));
+        for code in [libc::EIO, libc::EINVAL, libc::ETIMEDOUT] {
+            let (remover, held) = set_up();
+            let done = |one: &Path, other: &Path| exchange(one, other).and(failed(code));
+            remover.replace_by((done, |_: &Path, _: &Path| panic!("it is done")), &from, &to, held).expect("it is done");
+            assert_eq!(found(), (None, b"new".to_vec()), "{code}");
+            let (remover, held) = set_up();
+            let renamed = |one: &Path, other: &Path| fs::rename(one, other).and(failed(code));
+            remover.replace_by((|_: &Path, _: &Path| failed(libc::EINVAL), renamed), &from, &to, held).expect("it is done");
+            assert_eq!(found(), (None, b"new".to_vec()), "{code}");
+        }
+        let (remover, held) = set_up();
+        assert!(remover.replace_by((|_: &Path, _: &Path| failed(libc::EIO), |_: &Path, _: &Path| panic!("it may have been done")), &from, &to, held).is_err());
+        assert_eq!(found(), (Some(b"new".to_vec()), b"old".to_vec()), "nothing has changed");
+        for code in [libc::EINVAL, libc::ENOSYS, libc::EOPNOTSUPP] {
+            let (remover, held) = set_up();
+            remover.replace_by((|_: &Path, _: &Path| failed(code), |one: &Path, other: &Path| fs::rename(one, other)), &from, &to, held).expect("renamed");
+            assert_eq!(found(), (None, b"new".to_vec()), "{code}");
+        }
     }
 
     #[test]
