@@ -715,6 +715,9 @@ class Operations:
         """Goes on with a transaction, or begins one."""
         name = f"tx-{self.rng.randrange(2)}"
         transaction = self.model.transactions.setdefault(name, Transaction(name))
+        if transaction.unsure:
+            # How it ends is found out after the next start.
+            return
         if transaction.producer is None or not transaction.open and self.rng.random() < 0.2:
             self.say(f"{name} gets an epoch")
             transaction.unsure = "begin"
@@ -775,7 +778,7 @@ class Operations:
 
     def finish(self, transaction=None, committed=None):
         if transaction is None:
-            found = [one for one in self.model.transactions.values() if one.open]
+            found = [one for one in self.model.transactions.values() if one.open and not one.unsure]
             if not found:
                 return
             transaction = self.rng.choice(found)
