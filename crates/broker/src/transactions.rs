@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use delivery::{
-    Claim, Commit, Committer, Ended, Ending, FoundOpen, GroupError, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord,
-    TransactionSettings, Version,
+    Change, Claim, Commit, Committer, Ended, Ending, FoundOpen, GroupError, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord,
+    TransactionSettings, Version, Whole,
 };
 use hashbrown::HashMap;
 use journal::{Append, AppendError, AppendItem, AppendResults, EventSink, ReplyTo};
@@ -72,6 +72,8 @@ struct State {
 /// What is to be done when an append is durable.
 enum Step {
     Tell(ReplyTo),
+    /// And the transaction has a whole record.
+    TellOf(ReplyTo, Whole),
     Prepared(Attempt),
     /// With the number of the journal.
     Marked(Attempt, usize),
@@ -221,10 +223,7 @@ impl Transactions {
                 if let Some(after) = expiring.take() {
                     let (keys, next) = state.coordinator.expire(now(), after.as_deref(), IDS_AT_ONCE);
                     expiring = next.map(Some);
-                    if !keys.is_empty() {
-                        let items = keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
-                        state.append(broker, 0, items, None);
-                    }
+                    state.remove(broker, keys);
                 }
                 (state.coordinator.next_deadline(), !state.unsent.is_empty())
             };
@@ -273,9 +272,15 @@ impl State {
         token
     }
 
-    fn record(&mut self, broker: &Broker, record: TransactionRecord, tell: ReplyTo) {
-        let (key, value) = record;
-        self.append(broker, 0, vec![AppendItem::State { key, value }], Some(Step::Tell(tell)));
+    fn record(&mut self, broker: &Broker, (key, value): TransactionRecord, step: Step) {
+        self.append(broker, 0, vec![AppendItem::State { key, value }], Some(step));
+    }
+
+    /// Removes records that are not needed any more; those that a full disk keeps are found by the next start.
+    fn remove(&mut self, broker: &Broker, keys: Vec<Bytes>) {
+        if !keys.is_empty() {
+            self.append(broker, 0, keys.into_iter().map(removed).collect(), None);
+        }
     }
 
     fn begin_end(&mut self, broker: &Broker, ending: Ending, tell: Option<ReplyTo>) {
@@ -291,6 +296,7 @@ impl State {
         if !end.decided {
             let (key, value) = end.ending.prepare.clone();
             items.push(AppendItem::State { key, value });
+            items.extend(end.ending.unneeded.iter().cloned().map(removed));
             // Only with segments that were larger when it began. No marker may be where the decision is not.
             if !broker.journals()[0].takes(&items, 0) {
                 let id = attempt.id.clone();
@@ -332,7 +338,15 @@ impl State {
         let Some(step) = self.steps.remove(&(token & !(OF_TRANSACTIONS | WITH_OFFSETS))) else { return };
         let failed = failure(results);
         let attempt = match &step {
-            Step::Tell(to) => return broker.reply(*to, Reply::Done(Box::new(failed.map_or(Ok(()), Err)))),
+            Step::Tell(to) | Step::TellOf(to, _) => {
+                if let Step::TellOf(_, whole) = &step
+                    && failed.is_none()
+                {
+                    let contained = self.coordinator.written(whole);
+                    self.remove(broker, contained);
+                }
+                return broker.reply(*to, Reply::Done(Box::new(failed.map_or(Ok(()), Err))));
+            }
             Step::Prepared(attempt) | Step::Marked(attempt, _) | Step::Completed(attempt) => attempt.clone(),
         };
         let Some(end) = self.ends.get_mut(&attempt.id).filter(|end| end.attempt == attempt.token) else { return };
@@ -355,7 +369,7 @@ impl State {
                     self.complete(broker, attempt);
                 }
             }
-            Step::Completed(_) | Step::Tell(_) => {
+            Step::Completed(_) | Step::Tell(_) | Step::TellOf(..) => {
                 if !end.marked.contains(&0) {
                     note_markers(broker, &end.ending, 0);
                 }
@@ -420,6 +434,11 @@ pub(crate) fn failure(results: &AppendResults) -> Option<AppendError> {
     results.iter().filter_map(|result| result.err()).find(|error| !harmless(error))
 }
 
+/// A record that is not needed any more.
+fn removed(key: Bytes) -> AppendItem {
+    AppendItem::State { key, value: None }
+}
+
 /// The markers of an end, by journal.
 fn markers(broker: &Broker, ending: &Ending) -> Vec<Vec<AppendItem>> {
     let mut items: Vec<Vec<AppendItem>> = broker.journals().iter().map(|_| Vec::new()).collect();
@@ -450,6 +469,8 @@ impl Broker {
     /// was decided is carried out.
     pub(crate) fn resume_transactions(&self) {
         let mut state = self.transactions().state.lock();
+        let unneeded = state.coordinator.restored();
+        state.remove(self, unneeded);
         let mut found: Vec<(FoundOpen, i16)> = Vec::new();
         for topic in self.topics() {
             for log in topic.logs().iter() {
@@ -491,7 +512,7 @@ impl Broker {
         });
         match initialised? {
             Initialised::Granted(producer, record) => {
-                state.record(self, record, tell);
+                state.record(self, record, Step::Tell(tell));
                 Ok(Told::Later(producer))
             }
             Initialised::Unchanged(producer) => Ok(Told::Now(producer)),
@@ -604,10 +625,11 @@ impl Broker {
 }
 
 impl State {
-    fn tell_when_durable(&mut self, broker: &Broker, record: Option<TransactionRecord>, tell: ReplyTo) -> Told<()> {
-        match record {
-            Some(record) => {
-                self.record(broker, record, tell);
+    fn tell_when_durable(&mut self, broker: &Broker, change: Option<Change>, tell: ReplyTo) -> Told<()> {
+        match change {
+            Some(Change { key, value, whole }) => {
+                let step = whole.map_or(Step::Tell(tell), |whole| Step::TellOf(tell, whole));
+                self.record(broker, (key, Some(value)), step);
                 Told::Later(())
             }
             None => Told::Now(()),

@@ -35,6 +35,7 @@ mod subscription_record;
 mod timers;
 mod topology;
 mod transaction_account;
+mod transaction_pieces;
 mod transaction_record;
 mod transactions;
 mod weight;
@@ -71,6 +72,7 @@ pub use subscription::{
 };
 pub use subscription_record::{PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record};
 pub use topology::{MatchState, Matched, Matches, Owned, Target, Topics};
+pub use transaction_pieces::{Change, Whole};
 pub use transactions::{
     Claim, Ended, Ending, FoundOpen, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord, TransactionSettings,
     TransactionState, Version,

@@ -21,6 +21,7 @@ use types::{Gate, LogId};
 use crate::coordinator::Commit;
 use crate::offsets::CommittedOffset;
 use crate::transaction_account::{Account, more_bytes};
+use crate::transaction_pieces::{Addition, Change, FoundPiece, Pieces, Whole};
 use crate::transaction_record::key_of;
 use crate::weight;
 
@@ -147,6 +148,7 @@ pub struct Transaction {
     pub(crate) offset_bytes: usize,
     /// Bytes of memory by which it is in the account, about.
     pub(crate) counted: usize,
+    pub(crate) pieces: Pieces,
 }
 
 /// A record to be made durable.
@@ -168,6 +170,8 @@ pub struct Ending {
     pub offsets: Vec<(String, Commit)>,
     /// The decision.
     pub prepare: TransactionRecord,
+    /// Keys of records that go with it: it says what they say.
+    pub unneeded: Vec<Bytes>,
     /// That it is done.
     pub complete: TransactionRecord,
 }
@@ -213,18 +217,24 @@ pub struct TransactionCoordinator {
     by_group: HashMap<String, BTreeSet<String>>,
     deadlines: BTreeSet<(u64, String)>,
     account: Account,
+    /// At a start.
+    found: BTreeMap<(String, u32), FoundPiece>,
 }
 
 impl TransactionCoordinator {
     /// No ids yet.
     pub fn new(settings: TransactionSettings) -> Self {
         let (by_id, by_group) = (HashMap::new(), HashMap::new());
-        Self { settings, by_id, ids: BTreeSet::new(), by_group, deadlines: BTreeSet::new(), account: Account::default() }
+        Self { settings, by_id, ids: BTreeSet::new(), by_group, deadlines: BTreeSet::new(), account: Account::default(), found: BTreeMap::new() }
     }
 
-    /// Puts a record back at start; false when it is none of ours. Then come [`Self::found_open`], [`Self::unfinished`] and
+    /// Puts a record back at start; false when it is none of ours. Then come [`Self::restored`], [`Self::found_open`], [`Self::unfinished`] and
     /// [`Self::handle_timeouts`].
     pub fn restore(&mut self, key: &[u8], value: &[u8]) -> bool {
+        if let Some(piece) = crate::transaction_pieces::decode(key, value) {
+            self.found.insert((piece.id.clone(), piece.number), piece);
+            return true;
+        }
         let Some((id, transaction)) = crate::transaction_record::decode(key, value) else { return false };
         if transaction.state == TransactionState::Ongoing {
             self.deadlines.insert((transaction.started + transaction.timeout, id.clone()));
@@ -234,6 +244,34 @@ impl TransactionCoordinator {
         }
         self.enter(&id, transaction);
         true
+    }
+
+    /// All records are back. The keys of those that are not needed any more.
+    pub fn restored(&mut self) -> Vec<Bytes> {
+        let (mut unneeded, mut changed) = (Vec::new(), BTreeSet::new());
+        for ((id, _), piece) in std::mem::take(&mut self.found) {
+            let key = piece.key();
+            if self.by_id.get_mut(id.as_str()).is_some_and(|known| known.take_piece(piece)) {
+                changed.insert(id);
+            } else {
+                unneeded.push(key);
+            }
+        }
+        for id in changed {
+            if let Some(known) = self.by_id.get_mut(id.as_str()) {
+                known.offset_bytes = weight::offsets_of_transaction(&id, &known.offsets);
+                for group in known.offsets.keys() {
+                    self.by_group.entry(group.clone()).or_default().insert(id.clone());
+                }
+            }
+            self.recount(&id);
+        }
+        unneeded
+    }
+
+    /// A whole record is durable. The keys of records that are not needed any more.
+    pub fn written(&mut self, whole: &Whole) -> Vec<Bytes> {
+        self.by_id.get_mut(whole.id()).map_or_else(Vec::new, |known| known.written(whole))
     }
 
     fn enter(&mut self, id: &str, transaction: Transaction) {
@@ -343,9 +381,13 @@ impl TransactionCoordinator {
     ///
     /// # Errors
     /// See [`Self::enter_logs`].
-    pub fn add_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<Option<TransactionRecord>, TransactionError> {
-        let (_, new) = self.enter_logs(claim, logs, now)?;
-        Ok(self.by_id.get(claim.id).filter(|_| new).map(|known| known.record(claim.id)))
+    pub fn add_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<Option<Change>, TransactionError> {
+        let (_, new, added) = self.take_logs(claim, logs, now)?;
+        let known = self.of(claim)?;
+        Ok(new.then(|| {
+            let piece = known.piece(Addition { logs: &added, group: None });
+            known.change(claim.id, piece)
+        }))
     }
 
     /// Adds the logs of what is about to be written; its gate, and whether there is anything new. That needs no record, which would
@@ -354,6 +396,11 @@ impl TransactionCoordinator {
     /// # Errors
     /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`, `TooMuch`.
     pub fn enter_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<(Arc<Gate>, bool), TransactionError> {
+        self.take_logs(claim, logs, now).map(|(gate, new, _)| (gate, new))
+    }
+
+    /// The same, and what is new.
+    fn take_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<(Arc<Gate>, bool, Vec<LogId>), TransactionError> {
         let id = claim.id;
         let known = self.of(claim)?;
         let added: Vec<LogId> = logs.into_iter().filter(|log| !known.logs.contains(log)).collect();
@@ -363,7 +410,7 @@ impl TransactionCoordinator {
         let known = self.of(claim)?;
         let begins = known.begin(now);
         let new = begins || !added.is_empty();
-        known.logs.extend(added);
+        known.logs.extend(&added);
         let (gate, deadline) = (Arc::clone(&known.gate), now + known.timeout);
         if begins {
             self.deadlines.insert((deadline, id.to_owned()));
@@ -371,7 +418,7 @@ impl TransactionCoordinator {
         if new {
             self.recount(id);
         }
-        Ok((gate, new))
+        Ok((gate, new, added))
     }
 
     /// Are these logs part of the transaction under way? Its gate, if so.
@@ -392,7 +439,17 @@ impl TransactionCoordinator {
     ///
     /// # Errors
     /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`, `TooMuch`.
-    pub fn add_group(&mut self, claim: Claim<'_>, group: &str, now: u64) -> Result<Option<TransactionRecord>, TransactionError> {
+    pub fn add_group(&mut self, claim: Claim<'_>, group: &str, now: u64) -> Result<Option<Change>, TransactionError> {
+        let new = self.enter_group(claim, group, now)?;
+        let known = self.of(claim)?;
+        Ok(new.then(|| {
+            let piece = known.piece(Addition { logs: &[], group: Some((group, &[])) });
+            known.change(claim.id, piece)
+        }))
+    }
+
+    /// True: the group is new to the transaction, or the transaction begins with it.
+    fn enter_group(&mut self, claim: Claim<'_>, group: &str, now: u64) -> Result<bool, TransactionError> {
         let id = claim.id;
         let known = self.of(claim)?;
         let (new, holds, held) = (!known.offsets.contains_key(group), known.record_weight(), weight::held_by_transaction(known));
@@ -407,7 +464,6 @@ impl TransactionCoordinator {
             known.offsets.insert(group.to_owned(), PendingOffsets::new());
             known.offset_bytes += bytes;
         }
-        let record = (begins || new).then(|| known.record(id));
         let deadline = now + known.timeout;
         if new {
             self.by_group.entry(group.to_owned()).or_default().insert(id.to_owned());
@@ -416,21 +472,14 @@ impl TransactionCoordinator {
             self.deadlines.insert((deadline, id.to_owned()));
         }
         self.recount(id);
-        Ok(record)
+        Ok(begins || new)
     }
 
     /// Adds offsets that take effect when the transaction commits. With `V2` the group is added by it.
     ///
     /// # Errors
     /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`, `TooMuch`; `InvalidState` when the group is not part of the transaction.
-    pub fn add_offsets(
-        &mut self,
-        claim: Claim<'_>,
-        group: &str,
-        commits: Vec<Commit>,
-        version: Version,
-        now: u64,
-    ) -> Result<TransactionRecord, TransactionError> {
+    pub fn add_offsets(&mut self, claim: Claim<'_>, group: &str, commits: Vec<Commit>, version: Version, now: u64) -> Result<Change, TransactionError> {
         let known = self.of(claim)?;
         if version == Version::V1 && !(known.state == TransactionState::Ongoing && known.offsets.contains_key(group)) {
             return Err(TransactionError::InvalidState);
@@ -439,9 +488,10 @@ impl TransactionCoordinator {
         self.check_record(holds, more)?;
         self.account.check_more(held, more)?;
         if version == Version::V2 {
-            self.add_group(claim, group, now)?;
+            self.enter_group(claim, group, now)?;
         }
         let known = self.of(claim)?;
+        let piece = known.piece(Addition { logs: &[], group: Some((group, &commits)) });
         let offsets = known.offsets.get_mut(group).ok_or(TransactionError::InvalidState)?;
         for Commit { topic, partition, offset } in commits {
             known.offset_bytes += weight::offset_of_transaction(&topic, &offset.metadata);
@@ -450,9 +500,9 @@ impl TransactionCoordinator {
                 known.offset_bytes -= weight::offset_of_transaction("", &before.metadata) + 2 * name_bytes;
             }
         }
-        let record = known.record(claim.id);
+        let change = known.change(claim.id, piece);
         self.recount(claim.id);
-        Ok(record)
+        Ok(change)
     }
 
     /// Does a transaction hold an offset of this group that may take effect?
@@ -637,11 +687,12 @@ impl Transaction {
             gate: Arc::default(),
             offset_bytes: 0,
             counted: 0,
+            pieces: Pieces::default(),
         }
     }
 
     /// Bytes that what it holds takes, about: twice those of its record, or more.
-    fn record_weight(&self) -> usize {
+    pub(crate) fn record_weight(&self) -> usize {
         self.logs.len() * RECORDED_LOG + self.offset_bytes
     }
 
@@ -650,8 +701,13 @@ impl Transaction {
         self.record_weight() > max && self.encode().len() > max
     }
 
+    pub(crate) fn whole(&self, id: &str) -> (Bytes, Bytes) {
+        (key_of(id), self.encode())
+    }
+
     fn record(&self, id: &str) -> TransactionRecord {
-        (key_of(id), Some(self.encode()))
+        let (key, value) = self.whole(id);
+        (key, Some(value))
     }
 
     /// Begins a transaction; false when one is under way.
@@ -661,7 +717,7 @@ impl Transaction {
             return false;
         }
         (self.state, self.started) = (TransactionState::Ongoing, now);
-        (self.previous, self.gate) = (None, Arc::default());
+        (self.previous, self.gate, self.pieces) = (None, Arc::default(), Pieces::default());
         true
     }
 
@@ -713,6 +769,7 @@ impl Transaction {
             logs: self.logs.iter().copied().collect(),
             offsets,
             prepare: self.record(id),
+            unneeded: self.pieces.keys(id),
             complete: done.record(id),
         }
     }
