@@ -30,6 +30,8 @@ const FULL_QUEUE: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Groups that are looked at for expiry under one hold of the lock.
 const GROUPS_AT_ONCE: usize = 500;
+/// Groups that are listed under one hold of the lock.
+const LISTED_AT_ONCE: usize = 100;
 /// Between such pieces, in ms.
 const PIECE_PAUSE: u64 = 1;
 /// How often shared subscriptions are looked at for locks that have run out, in ms, …
@@ -256,6 +258,11 @@ impl Groups {
     /// All groups, of whatever kind.
     pub fn list(&self) -> Vec<GroupLine> {
         self.state.lock().coordinator.list()
+    }
+
+    /// The next groups behind `after`, a hundred at most, in the order of their names. All members wait for the lock.
+    pub fn list_after(&self, after: Option<&str>) -> Vec<GroupLine> {
+        self.state.lock().coordinator.list_after(after, LISTED_AT_ONCE)
     }
 
     /// Is there a group with this name, of whatever kind?

@@ -1,6 +1,7 @@
 //! One name has one kind of group: the coordinator's map holds them side by side, and here is what it does with those that are not
 //! classic, and how one kind becomes another.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -499,8 +500,13 @@ impl<W: Copy> GroupCoordinator<W> {
         self.groups.len()
     }
 
-    /// All groups, of whatever kind.
+    /// All groups, of whatever kind, in the order of their names.
     pub fn list(&self) -> Vec<GroupLine> {
+        self.list_after(None, usize::MAX)
+    }
+
+    /// So many groups at most, those behind `after`.
+    pub fn list_after(&self, after: Option<&str>, most: usize) -> Vec<GroupLine> {
         let line = |(name, kind): (&String, &Kind<W>)| match kind {
             Kind::Classic(group) => GroupLine {
                 group: name.clone(),
@@ -521,7 +527,8 @@ impl<W: Copy> GroupCoordinator<W> {
                 GroupLine { group: name.clone(), state: group.state(), protocol_type: "streams".to_owned(), kind: "streams" }
             }
         };
-        self.groups.iter().map(line).collect()
+        let behind = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        self.groups.range::<str, _>(behind).take(most).map(line).collect()
     }
 
     /// Is there a group with this name, of whatever kind?

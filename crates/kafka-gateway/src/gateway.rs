@@ -105,6 +105,11 @@ impl Gateway {
         &self.metrics
     }
 
+    /// Answers that clients have not read hold at most about so much from now on.
+    pub fn set_pinned_max(&self, bytes: usize) {
+        self.pinned.set_max(bytes);
+    }
+
     /// Bytes of memory held by answers that clients have not read.
     pub fn pinned_bytes(&self) -> usize {
         self.pinned.used()

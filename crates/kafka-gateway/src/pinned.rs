@@ -42,13 +42,22 @@ pub(crate) struct Held {
 /// The sum of what is held.
 pub(crate) struct Pinned {
     used: AtomicUsize,
-    max: usize,
+    max: AtomicUsize,
 }
 
 impl Pinned {
     /// A bound in bytes.
     pub fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), max })
+        Arc::new(Self { used: AtomicUsize::new(0), max: AtomicUsize::new(max) })
+    }
+
+    fn max(&self) -> usize {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Another bound from now on. What is held stays.
+    pub fn set_max(&self, bytes: usize) {
+        self.max.store(bytes, Ordering::Relaxed);
     }
 
     /// Bytes held now.
@@ -58,30 +67,30 @@ impl Pinned {
 
     /// Nothing more may be fetched.
     pub fn is_full(&self) -> bool {
-        self.used() >= self.max
+        self.used() >= self.max()
     }
 
     /// Bytes that more may be held.
     pub fn room(&self) -> usize {
-        self.max.saturating_sub(self.used())
+        self.max().saturating_sub(self.used())
     }
 
     /// There is room for what nobody has asked for yet.
     pub fn has_plenty(&self) -> bool {
-        self.used() < self.max / 4
+        self.used() < self.max() / 4
     }
 
     /// What one answer may have of records, so that others have theirs beside it.
     pub fn answer_max(&self) -> usize {
-        (self.max / ANSWER_SHARE).max(BLOCK_BYTES)
+        (self.max() / ANSWER_SHARE).max(BLOCK_BYTES)
     }
 
     /// How near the bound is.
     pub fn pressure(&self) -> MemoryPressure {
         // A fetch needs more than a last block, so that others wait before the bound is met.
         match self.used() {
-            used if used >= self.max / 8 * 7 => MemoryPressure::Full,
-            used if used >= self.max / 2 => MemoryPressure::Scarce,
+            used if used >= self.max() / 8 * 7 => MemoryPressure::Full,
+            used if used >= self.max() / 2 => MemoryPressure::Scarce,
             _ => MemoryPressure::None,
         }
     }
@@ -89,9 +98,21 @@ impl Pinned {
     /// Sets bytes aside for an answer that is about to be read from disk; `None` when that would be too much. The first may
     /// always.
     pub fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Arc<Reserved>> {
-        let fits = |used: usize| (used == 0 || used + bytes <= self.max).then_some(used + bytes);
+        let fits = |used: usize| (used == 0 || used + bytes <= self.max()).then_some(used + bytes);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Arc::new(Reserved { pinned: Arc::clone(self), bytes }))
+    }
+
+    /// What an answer may have that is as long as its request: half of all, so that another one finds room beside it.
+    pub fn longest(&self) -> usize {
+        self.max() / 2
+    }
+
+    /// Counts so many bytes of an answer that is made in any case.
+    pub fn counted(self: &Arc<Self>, bytes: usize) -> Reserved {
+        let mut counted = self.count();
+        counted.grow_to(bytes);
+        counted
     }
 
     /// Counts an answer while it is made in turns, whatever others hold: who makes it asks for room
@@ -171,6 +192,17 @@ mod tests {
     use super::*;
 
     const ALONE: Held = Held { alone: true, of_blocks: true };
+
+    #[test]
+    fn a_lower_bound_counts_for_what_comes() {
+        let pinned = Pinned::new(8 << 20);
+        let held = pinned.reserve(3 << 20).expect("there is room");
+        assert_eq!((pinned.pressure(), pinned.room()), (MemoryPressure::None, 5 << 20));
+        pinned.set_max(2 << 20);
+        assert!(pinned.is_full() && pinned.room() == 0 && pinned.reserve(1).is_none());
+        drop(held);
+        assert!(pinned.reserve(2 << 20).is_some());
+    }
 
     fn large() -> Vec<Bytes> {
         vec![Bytes::from(vec![1; 200_000]), Bytes::from(vec![2; 300_000])]

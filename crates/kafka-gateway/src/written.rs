@@ -1,11 +1,14 @@
 //! Long lists of an answer, written one part after the other: kept as the bytes that are sent, which are a fraction of what the parts take before
 //! they are written.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use kafka_wire::Writer;
 
 use crate::answer_room::AnswerRoom;
 use crate::body::Body;
+use crate::pinned::{Pinned, Reserved};
 
 /// A piece is over when more would come than that: what was written is not moved again and again.
 const PIECE_BYTES: usize = 1 << 20;
@@ -17,9 +20,16 @@ pub(crate) struct Parts {
     open: Writer,
     count: usize,
     bytes: usize,
+    /// Counts them among answers that are not read.
+    counted: Option<Reserved>,
 }
 
 impl Parts {
+    /// None yet. They count as long as they, or the answer made of them, are there.
+    pub fn counted(pinned: &Arc<Pinned>) -> Self {
+        Self { counted: Some(pinned.count()), ..Self::default() }
+    }
+
     /// Bytes of all parts.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -46,6 +56,9 @@ impl Parts {
     fn put(&mut self, part: Writer) {
         self.count += 1;
         self.bytes += part.len();
+        if let Some(counted) = &mut self.counted {
+            counted.grow_to(self.bytes);
+        }
         if !self.open.is_empty() && self.open.len() + part.len() > PIECE_BYTES {
             // A long list: the next piece gets what it will need, and no more.
             let full = std::mem::replace(&mut self.open, Writer::with_capacity(PIECE_BYTES));
@@ -57,7 +70,7 @@ impl Parts {
     /// All of it as the list of a response, whose own is empty.
     pub fn of<R: Listing>(mut self, response: R) -> Written<R> {
         self.pieces.append(&mut self.open.finish());
-        Written { response, pieces: self.pieces, count: self.count }
+        Written { response, pieces: self.pieces, count: self.count, _counted: self.counted }
     }
 }
 
@@ -72,6 +85,8 @@ pub(crate) struct Written<R> {
     response: R,
     pieces: Vec<Bytes>,
     count: usize,
+    /// Until it is counted as it is sent.
+    _counted: Option<Reserved>,
 }
 
 impl<R: Listing> Body for Written<R> {

@@ -7,10 +7,15 @@ use crate::{Records, Str};
 
 /// Slices from this size on are passed on, smaller ones copied.
 const SHARE_BYTES: usize = 4096;
+/// So many bytes are gathered in one piece of memory: a long message is not copied as it grows, and takes little more than its bytes.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// A message in the making.
 #[derive(Debug, Default)]
 pub struct Writer {
+    /// What comes first, and how long that is.
+    before: Vec<Bytes>,
+    before_bytes: usize,
     gathered: Vec<u8>,
     /// Slices, each with its place among the gathered bytes.
     shared: Vec<(usize, Bytes)>,
@@ -36,7 +41,7 @@ impl Writer {
 
     /// Bytes so far.
     pub fn len(&self) -> usize {
-        self.gathered.len() + self.shared_bytes
+        self.before_bytes + self.gathered.len() + self.shared_bytes
     }
 
     /// Nothing so far.
@@ -47,7 +52,8 @@ impl Writer {
     /// The pieces, in order.
     pub fn finish(self) -> Vec<Bytes> {
         let gathered = Bytes::from(self.gathered);
-        let mut pieces = Vec::with_capacity(2 * self.shared.len() + 1);
+        let mut pieces = self.before;
+        pieces.reserve_exact(2 * self.shared.len() + 1);
         let mut from = 0;
         for (place, slice) in self.shared {
             if place > from {
@@ -66,7 +72,7 @@ impl Writer {
     pub fn finish_frame(self) -> Vec<Bytes> {
         let prefix = (self.len() as u32).to_be_bytes();
         // Small answers leave in one piece.
-        if self.len() < SHARE_BYTES && self.shared.is_empty() {
+        if self.len() < SHARE_BYTES && self.shared.is_empty() && self.before.is_empty() {
             return vec![[&prefix, &self.gathered[..]].concat().into()];
         }
         let mut pieces = self.finish();
@@ -97,7 +103,17 @@ impl Writer {
 
     /// Bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) {
+        if self.gathered.len() + bytes.len() > PIECE_BYTES {
+            self.begin_piece();
+        }
         self.gathered.extend_from_slice(bytes);
+    }
+
+    #[cold]
+    fn begin_piece(&mut self) {
+        let full = Self { gathered: std::mem::replace(&mut self.gathered, Vec::with_capacity(PIECE_BYTES)), shared: std::mem::take(&mut self.shared), ..Self::default() };
+        self.before_bytes += full.gathered.len() + std::mem::take(&mut self.shared_bytes);
+        self.before.extend(full.finish());
     }
 
     /// One byte.

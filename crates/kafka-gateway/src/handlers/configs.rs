@@ -126,7 +126,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     }
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let (host, port) = context.advertise.resolve(context.local);
-    let (mut seen, mut room, mut parts) = (hashbrown::HashSet::new(), AnswerRoom::new(context.gateway), Parts::default());
+    let (mut seen, mut room, mut parts) = (hashbrown::HashSet::new(), AnswerRoom::new(context.gateway), Parts::counted(&context.gateway.pinned));
     let each = request.resources.iter().filter(|resource| seen.insert((resource.resource_type, &resource.resource_name, &resource.configuration_keys)));
     for resource in each {
         let mut result = DescribeConfigsResult {

@@ -66,6 +66,10 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    fn same_topic(&self, other: &Self) -> bool {
+        self.id == other.id && self.name == other.name
+    }
+
     fn same_as(&self, other: &Self) -> bool {
         self.partition == other.partition && self.id == other.id && self.name == other.name
     }

@@ -1,49 +1,15 @@
-//! ListGroups, DescribeGroups, DeleteGroups.
+//! DescribeGroups, DeleteGroups.
 
 use broker::{AclOperation, AclResource, QUEUE_GROUP};
 use delivery::GroupState;
 use kafka_wire::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember};
-use kafka_wire::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{NO_ROOM, Outcome, control, once};
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_group;
 use crate::session::Context;
-
-pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
-    let request = ListGroupsRequest::decode(reader, context.version)?;
-    if context.is_long(context.gateway.broker.groups().count()) {
-        return Ok(Outcome::Long);
-    }
-    let words = |filter: &[Str]| filter.iter().map(|one| one.to_ascii_lowercase()).collect::<hashbrown::HashSet<String>>();
-    let (states, types) = (words(&request.states_filter), words(&request.types_filter));
-    let asked = |filter: &hashbrown::HashSet<String>, value: &str| filter.is_empty() || filter.contains(&value.to_ascii_lowercase());
-    let (groups, asking) = (context.gateway.broker.groups(), context.asking().quietly());
-    let all = asking.check_cluster(AclOperation::Describe).is_ok();
-    let (mut listed, mut room) = (Vec::new(), AnswerRoom::for_all(context.gateway));
-    for group in groups.list() {
-        if !all && asking.check_group(AclOperation::Describe, &group.group).is_err() {
-            continue;
-        }
-        if asked(&states, group.state) && asked(&types, group.kind) {
-            let one = ListedGroup {
-                group_id: group.group.into(),
-                protocol_type: group.protocol_type.into(),
-                group_state: group.state.into(),
-                group_type: group.kind.into(),
-                ..ListedGroup::default()
-            };
-            if !room.take(|writer| one.encode(writer, context.version)) {
-                // A list that is not whole would be taken for all that there is.
-                return Ok(Outcome::answer(ListGroupsResponse { error_code: NO_ROOM.code(), ..ListGroupsResponse::default() }));
-            }
-            listed.push(one);
-        }
-    }
-    Ok(Outcome::answer(ListGroupsResponse { groups: listed, ..ListGroupsResponse::default() }))
-}
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeGroupsRequest::decode(reader, context.version)?;

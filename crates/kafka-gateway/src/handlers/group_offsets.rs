@@ -212,7 +212,7 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         let by_id = context.version >= 10;
         let stable = request.require_stable;
         let mut answered = Answered { repeated: named_again(&request.groups), ..Answered::default() };
-        let (mut room, mut parts, version) = (AnswerRoom::new(context.gateway), Parts::default(), context.version);
+        let (mut room, mut parts, version) = (AnswerRoom::new(context.gateway), Parts::counted(&context.gateway.pinned), context.version);
         for group in request.groups {
             if group.topics.is_none() && answered.repeated.contains(&group.group_id) && !answered.groups.insert(group.group_id.clone()) {
                 continue;

@@ -298,7 +298,7 @@ impl Frame {
     /// Topics for which there is no room have no leader: clients ask again for those.
     fn response(&self, gateway: &Gateway, topics: impl Iterator<Item = MetadataResponseTopic>) -> Written<MetadataResponse> {
         let broker = &gateway.broker;
-        let (mut room, mut parts) = (AnswerRoom::for_all(gateway), Parts::default());
+        let (mut room, mut parts) = (AnswerRoom::for_all(gateway), Parts::counted(&gateway.pinned));
         for mut topic in topics {
             if !parts.push(&mut room, |writer| topic.encode(writer, self.version)) {
                 (topic.error_code, topic.partitions) = (ErrorCode::LeaderNotAvailable.code(), Vec::new());

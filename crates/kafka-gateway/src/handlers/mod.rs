@@ -12,6 +12,7 @@ mod consumer_groups;
 mod features;
 pub(crate) mod fetch;
 mod group_admin;
+mod group_list;
 mod group_offsets;
 mod groups;
 mod list_offsets;
@@ -244,7 +245,7 @@ static APIS: &[Api] = &[
     Api::new(13, 0, 5, groups::leave).looks(),
     Api::new(14, 0, 5, groups::sync).looks(),
     Api::new(15, 0, 6, group_admin::describe).looks(),
-    Api::new(16, 0, 5, group_admin::list).looks(),
+    Api::new(16, 0, 5, group_list::list).looks(),
     Api::new(17, 0, 1, sasl::handshake),
     Api::new(18, 0, 4, api_versions::handle),
     Api::new(19, 2, 7, topics::create),

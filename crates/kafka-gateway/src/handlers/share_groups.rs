@@ -159,7 +159,7 @@ fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
             member_epoch: member.epoch,
             client_id: member.client_id.into(),
             client_host: member.host.into(),
-            subscribed_topic_names: member.topics.into_iter().map(Into::into).collect(),
+            subscribed_topic_names: member.topics.iter().map(|name| name.as_str().into()).collect(),
             assignment: share_group_describe::Assignment { topic_partitions: named(broker, partitions, one), ..Default::default() },
             ..Member::default()
         }

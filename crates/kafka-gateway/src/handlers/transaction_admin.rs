@@ -62,7 +62,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     let ids: Vec<&Str> = once(&request.transactional_ids, |id| id).map(|(id, _)| id).collect();
     let seen = look_at(broker, &asking, &ids, room.left());
     let names = Names::of(broker, seen.iter().flatten().flat_map(|seen| &seen.logs));
-    let mut parts = Parts::default();
+    let mut parts = Parts::counted(&context.gateway.pinned);
     for (id, seen) in ids.into_iter().zip(seen) {
         let refused = |code: ErrorCode| Described { error_code: code.code(), transactional_id: id.clone(), ..Described::default() };
         let described = match seen {

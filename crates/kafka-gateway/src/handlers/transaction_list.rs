@@ -16,7 +16,6 @@ use super::{JobBody, NO_ROOM, Outcome};
 use crate::access::Asking;
 use crate::answer_room::AnswerRoom;
 use crate::gateway::Gateway;
-use crate::pinned::Reserved;
 use crate::session::{Context, Turns};
 use crate::written::{Listing, Parts};
 
@@ -65,8 +64,6 @@ struct TransactionList {
     /// The id that was looked at last.
     after: Option<Arc<str>>,
     parts: Parts,
-    /// For them.
-    counted: Reserved,
 }
 
 pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -90,8 +87,7 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         filters,
         unknown: request.state_filters.into_iter().filter(|state| !STATES.contains(&&**state)).collect(),
         after: None,
-        parts: Parts::default(),
-        counted: context.gateway.pinned.count(),
+        parts: Parts::counted(&context.gateway.pinned),
     };
     if context.gone.is_some() {
         return Ok(context.go_on_in_turns(list));
@@ -131,7 +127,6 @@ impl Turns for TransactionList {
                 }
             }
         }
-        self.counted.grow_to(self.parts.bytes());
         None
     }
 }

@@ -53,6 +53,20 @@ fn lists_of_transactions_are() {
     assert_eq!(bytes(&parts.of(DescribeTransactionsResponse::default()), 0), bytes(&whole, 0));
 }
 
+#[test]
+fn parts_count_from_when_they_are_written_until_the_answer_is_gone() {
+    let pinned = Pinned::new(1 << 30);
+    let mut parts = Parts::counted(&pinned);
+    for (number, result) in of_groups(100).iter().enumerate() {
+        parts.add(|writer| result.encode(writer, 4));
+        assert!(pinned.used() == parts.bytes() && parts.bytes() > 2_000 * (number + 1));
+    }
+    let (bytes, answer) = (parts.bytes(), parts.of(DescribeConfigsResponse::default()));
+    assert_eq!(pinned.used(), bytes);
+    drop(answer);
+    assert_eq!(pinned.used(), 0);
+}
+
 /// No piece holds more than it has, however long the list is.
 #[test]
 fn pieces_are_bounded() {

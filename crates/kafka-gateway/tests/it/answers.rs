@@ -3,7 +3,7 @@
 
 use broker::NOBODY;
 use delivery::Claim;
-use kafka_wire::{ErrorCode, Writer};
+use kafka_wire::{ErrorCode, Reader, Writer};
 use kafka_wire::consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
@@ -122,6 +122,27 @@ fn short_requests_that_ask_for_much_are_answered_by_other_threads() {
     assert!(!list(&mut node));
     (0..501).for_each(|number| node.broker().make_share_group(&format!("g{number}")).expect("a name that is free"));
     assert!(list(&mut node));
+    node.stop();
+}
+
+#[test]
+fn many_groups_are_gone_through_in_turns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    let names: Vec<String> = (0..2_500).map(|number| format!("g{number:04}")).collect();
+    names.iter().for_each(|name| node.broker().make_share_group(name).expect("a name that is free"));
+    let turns = |node: &Node| node.broker().unpacking().counts().turns.load(std::sync::atomic::Ordering::Relaxed);
+    for version in 0..=5 {
+        let before = turns(&node);
+        node.send(client, (LIST_GROUPS.0, version), 1, |writer| ListGroupsRequest::default().encode(writer, version)).expect("taken");
+        let (_, body) = node.answer(client);
+        let mut reader = if version >= 3 { flexible((LIST_GROUPS.0, version), body) } else { Reader::new(body) };
+        let response = ListGroupsResponse::decode(&mut reader, version).expect("an answer");
+        assert!(response.groups.iter().map(|group| &*group.group_id).eq(&names), "all of them, each once");
+        assert!(turns(&node) - before >= 3, "a thousand groups in each, and {} turns", turns(&node) - before);
+    }
+    assert_eq!(node.gateway.pinned_bytes(), 0, "nothing of it stays");
     node.stop();
 }
 

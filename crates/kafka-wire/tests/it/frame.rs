@@ -4,6 +4,8 @@ use bytes::Bytes;
 use kafka_wire::fetch::{FetchResponse, FetchableTopicResponse, PartitionData};
 use kafka_wire::{Records, Writer};
 
+use crate::memory::peak;
+
 /// The writer passes slices of this size and more on as they are.
 const SHARED_BYTES: usize = 4096;
 
@@ -11,6 +13,12 @@ fn response(slices: Vec<Bytes>) -> FetchResponse {
     let partition = PartitionData { records: Some(Records(slices)), ..PartitionData::default() };
     let topic = FetchableTopicResponse { partitions: vec![partition; 2], ..FetchableTopicResponse::default() };
     FetchResponse { responses: vec![topic], ..FetchResponse::default() }
+}
+
+fn pieces_of(response: &FetchResponse) -> Vec<Bytes> {
+    let mut writer = Writer::new();
+    response.encode(&mut writer, 12);
+    writer.finish()
 }
 
 fn pieces(response: &FetchResponse) -> Vec<Bytes> {
@@ -48,4 +56,30 @@ fn slices_are_one_value_on_the_wire() {
     let together = response(vec![Bytes::from([vec![7; 5000], b"end".to_vec(), vec![9; 5000]].concat())]);
     assert_eq!(apart, together);
     assert_eq!(pieces(&apart).concat(), pieces(&together).concat());
+}
+
+#[test]
+fn a_long_message_takes_little_more_than_its_bytes_while_it_is_written() {
+    const MIB: usize = 1 << 20;
+    let topic = |number: usize| FetchableTopicResponse { topic: format!("{number:01000}").into(), partitions: vec![PartitionData::default()], ..FetchableTopicResponse::default() };
+    let response = FetchResponse { responses: (0..20_000).map(topic).collect(), ..FetchResponse::default() };
+    let (found, held) = peak(|| pieces_of(&response));
+    let bytes: usize = found.iter().map(Bytes::len).sum();
+    assert!(bytes > 19 * MIB && held < bytes + 3 * MIB, "{held} bytes for {bytes}");
+}
+
+#[test]
+fn slices_stay_in_their_places_in_a_long_message() {
+    let slice = |number: u8| Bytes::from(vec![number; SHARED_BYTES]);
+    let mut writer = Writer::new();
+    let mut whole = Vec::new();
+    for number in 0..=255u8 {
+        let text = vec![number; 4000];
+        (0..3).for_each(|_| writer.raw(&text));
+        writer.share(&slice(number));
+        whole.extend(text.repeat(3));
+        whole.extend(slice(number));
+        assert_eq!(writer.len(), whole.len());
+    }
+    assert!(writer.finish().concat() == whole);
 }

@@ -17,12 +17,15 @@ use super::{FetchWait, Scan, judge, limited};
 use crate::access::Client;
 use crate::body::{Body, Silence};
 use crate::long_polls;
+use crate::pinned::{Pinned, Reserved};
 use crate::session::Context;
 
 /// Fetches of more partitions are looked at elsewhere: a network thread needs 0.3 µs for each.
 const FROM_PARTITIONS: usize = 5_000;
 /// So are those whose names have more bytes, which come again in the answer.
 const FROM_NAME_BYTES: usize = 512 << 10;
+/// What a partition takes in an answer beside its records and the name of its topic, at most about.
+const PARTITION_BYTES: usize = 64;
 /// Partitions that a network thread watches for one fetch: as many as a session has.
 pub(super) const WATCHED_MAX: usize = 20_000;
 
@@ -72,6 +75,8 @@ struct Looked {
 
 enum Came {
     Answer(Made, limited::Taken),
+    /// There is no memory for the answer until others have read theirs.
+    NoMemory(Scan),
     /// There may be something to say, with what is not in memory.
     Found(Scan, bool),
 }
@@ -80,6 +85,8 @@ enum Came {
 struct Made {
     throttle_time_ms: i32,
     rest: Vec<Bytes>,
+    /// Memory for it, until it is counted as an answer that is not read.
+    _reserved: Arc<Reserved>,
 }
 
 impl Body for Made {
@@ -90,6 +97,19 @@ impl Body for Made {
 
     fn set_throttle(&mut self, milliseconds: i32) {
         self.throttle_time_ms = milliseconds;
+    }
+}
+
+/// Memory for an answer of about so many bytes, which may be the longest that there is.
+fn reserve(pinned: &Arc<Pinned>, bytes: usize) -> Option<Arc<Reserved>> {
+    pinned.reserve(bytes.min(pinned.longest()))
+}
+
+impl Scan {
+    /// Bytes of the answer without its records, at most about.
+    fn answer_bytes(&self) -> usize {
+        let of_topics = self.wanted.chunk_by(|one, next| one.same_topic(next)).map(|same| same[0].name.len() + PARTITION_BYTES * (same.len() + 1));
+        if self.incremental { 0 } else { of_topics.sum() }
     }
 }
 
@@ -131,6 +151,7 @@ impl FetchWait {
         let work = Box::new(move |broker: &Arc<Broker>| {
             let (mut scan, task, room) = held.take().unwrap_or((Scan::default(), Task::Refuse, None));
             let began = Instant::now();
+            let (bytes, may_wait) = (scan.answer_bytes(), matches!(task, Task::Look { .. }));
             let answers = match task {
                 Task::Look { anyway, judge_for } => {
                     if let Some(client) = judge_for {
@@ -145,8 +166,11 @@ impl FetchWait {
                     Ok(())
                 }
             };
-            let came = match answers {
-                Ok(()) => {
+            // Counted before it is made. What others have found for it is answered in any case.
+            let reserved = answers.is_ok().then(|| if may_wait { reserve(&gateway.pinned, bytes) } else { Some(Arc::new(gateway.pinned.counted(bytes))) });
+            let came = match answers.map(|()| reserved.flatten()) {
+                Ok(None) => Came::NoMemory(scan),
+                Ok(Some(reserved)) => {
                     let (response, taken) = scan.respond(&gateway);
                     let mut writer = Writer::new();
                     response.encode(&mut writer, version);
@@ -155,7 +179,7 @@ impl FetchWait {
                     if let Some(first) = rest.first_mut().filter(|first| first.len() >= 4) {
                         first.advance(4);
                     }
-                    Came::Answer(Made { throttle_time_ms: 0, rest }, taken)
+                    Came::Answer(Made { throttle_time_ms: 0, rest, _reserved: reserved }, taken)
                 }
                 Err(ready) => Came::Found(scan, ready),
             };
@@ -181,6 +205,12 @@ impl FetchWait {
                 self.unwatch(context.to.connection, context.shard);
                 limited::take(context, &taken, self.laggard.as_deref());
                 return Some(Box::new(made));
+            }
+            Came::NoMemory(scan) => {
+                self.scan = scan;
+                self.hold_back(context.now);
+                self.unwatch(context.to.connection, context.shard);
+                return self.wait_held_back(context);
             }
             Came::Found(scan, ready) => {
                 self.scan = scan;
