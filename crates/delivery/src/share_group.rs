@@ -3,6 +3,7 @@
 //! decided here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use types::TopicId;
@@ -37,12 +38,12 @@ pub struct ShareMember {
     pub client_id: String,
     /// Where it connects from.
     pub host: String,
-    /// Topics that it names.
-    pub topics: BTreeSet<String>,
+    /// Topics that it names. Copies of a member share them, as they do what it has: each heartbeat compares a member with what it was.
+    pub topics: Arc<BTreeSet<String>>,
     /// Of these, those that are there and that it may not see. Not kept: it is known again with its next heartbeat.
-    pub hidden: BTreeSet<String>,
+    pub hidden: Arc<BTreeSet<String>>,
     /// What it reads.
-    pub assigned: Target,
+    pub assigned: Arc<Target>,
 }
 
 /// A heartbeat of a member of a share group; what did not change since the last one is `None`.
@@ -161,7 +162,7 @@ impl ShareGroup {
         };
         let mut updated = before.clone();
         updated.rack = request.rack.clone().or(updated.rack);
-        updated.topics = request.topics.as_ref().map_or(updated.topics, |topics| topics.iter().cloned().collect());
+        updated.topics = request.topics.as_ref().map_or(updated.topics, |topics| Arc::new(topics.iter().cloned().collect()));
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
         let mut changed = BTreeSet::new();
@@ -188,7 +189,7 @@ impl ShareGroup {
             member_id: id.clone(),
             epoch: updated.epoch,
             interval: around.times.heartbeat_interval,
-            assignment: told.then_some(updated.assigned),
+            assignment: told.then(|| Target::clone(&updated.assigned)),
         })
     }
 
@@ -210,7 +211,7 @@ impl ShareGroup {
         if self.views.is_current(topics) {
             return;
         }
-        let fresh = self.views.look(self.members.values().flat_map(|member| &member.topics), topics);
+        let fresh = self.views.look(self.members.values().flat_map(|member| &*member.topics), topics);
         if fresh.is_empty() {
             return;
         }
@@ -219,7 +220,7 @@ impl ShareGroup {
             let own = fresh.iter().filter(|name| member.topics.contains(*name)).map(|name| (name, Mention::Named));
             let hidden = &mut member.hidden;
             let hide = |name: &str| {
-                hidden.insert(name.to_owned());
+                Arc::make_mut(hidden).insert(name.to_owned());
             };
             self.views.judge(&member.id, hide, own, (sight, topics, &all));
         }
@@ -234,8 +235,8 @@ impl ShareGroup {
         let named: Vec<&String> = updated.topics.iter().filter(|name| topics.find(name).is_some()).collect();
         self.views.note_present(named.iter().copied().cloned());
         let hidden = named.iter().copied().filter(|name| sight.sees.is_some_and(|sees| !sees(name, Mention::Named))).cloned().collect();
-        let others = self.views.hear(&updated.id, (&before.hidden, &hidden), named.into_iter(), sight, (topics, &self.targets));
-        updated.hidden = hidden;
+        let others = self.views.hear(&updated.id, (&*before.hidden, &hidden), named.into_iter(), sight, (topics, &self.targets));
+        updated.hidden = Arc::new(hidden);
         others
     }
 
@@ -279,7 +280,7 @@ impl ShareGroup {
         let Some(member) = self.members.get_mut(id) else { return ShareMember::default() };
         if let Some(reads) = reads {
             let target = self.targets.get(id).into_iter().flatten();
-            member.assigned = target.filter(|(topic, _)| reads.contains_key(*topic)).map(|(topic, set)| (*topic, set.clone())).collect();
+            member.assigned = Arc::new(target.filter(|(topic, _)| reads.contains_key(*topic)).map(|(topic, set)| (*topic, set.clone())).collect());
         }
         if member.epoch != self.assignment_epoch {
             (member.previous_epoch, member.epoch) = (member.epoch, self.assignment_epoch);
@@ -364,9 +365,9 @@ impl ShareGroup {
             rack: take_option(&mut from)?,
             client_id: take_text(&mut from)?,
             host: take_text(&mut from)?,
-            topics: take_topics(&mut from)?,
-            hidden: BTreeSet::new(),
-            assigned: take_target(&mut from)?,
+            topics: Arc::new(take_topics(&mut from)?),
+            hidden: Arc::default(),
+            assigned: Arc::new(take_target(&mut from)?),
         };
         let target = take_target(&mut from)?;
         self.targets.insert(id.to_owned(), target);

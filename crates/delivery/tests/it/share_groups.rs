@@ -1,7 +1,8 @@
 //! Members of share groups: who reads what, epochs, restarts.
 
-use delivery::{GroupError, HeartbeatAnswer, JoinRequest, ShareHeartbeat, Sight, Topics};
+use delivery::{GroupError, HeartbeatAnswer, JoinRequest, Mention, ShareHeartbeat, Sight, Topics};
 
+use crate::allocations::count;
 use crate::crowd::Crowd;
 use crate::room::{GROUP, SESSION_MS, join};
 
@@ -88,4 +89,24 @@ fn one_name_has_one_kind_of_group() {
         crowd.records.remove(&key);
     }
     assert!(crowd.records.is_empty());
+}
+
+#[test]
+fn heartbeats_of_a_member_with_many_partitions_and_names_allocate_little() {
+    let mut crowd = Crowd::new();
+    crowd.shelf.set("t", 100_000);
+    let names: Vec<String> = (0..5000).map(|number| format!("topic-{number}")).collect();
+    names.iter().for_each(|name| crowd.shelf.set(name, 1));
+    let all: Vec<&str> = names.iter().map(String::as_str).chain(["t"]).collect();
+    let ends_otherwise = |name: &str, _: Mention| !name.ends_with('7');
+    let hides = Sight { stamp: 1, user: "", sees: Some(&ends_otherwise) };
+    let mut beat_seeing = |request: &ShareHeartbeat| crowd.groups.share_heartbeat(GROUP, request, hides, crowd.now, &mut Vec::new()).unwrap();
+    let first = beat_seeing(&beat("a", 0, Some(&all)));
+    assert_eq!(first.assignment.map(|all| all.values().map(std::collections::BTreeSet::len).sum()), Some(100_000 + 4_500));
+    let next = beat("a", first.epoch, None);
+    beat_seeing(&next);
+    // Nothing changes: neither what the member has is copied, nor the topics that it names or those of them that are hidden from it.
+    let (again, asked) = count(|| beat_seeing(&next));
+    assert_eq!(again.assignment, None);
+    assert!(asked < 200, "{asked} allocations");
 }
