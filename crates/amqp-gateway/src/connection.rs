@@ -22,6 +22,7 @@ use crate::handlers;
 use crate::outgoing::Outgoing;
 use crate::publisher::Publisher;
 use crate::quota::Quota;
+use crate::consumer_memory::{Charge, Consumers};
 use crate::unfinished::{Holder, Room, Unfinished};
 
 /// Tokens of commands for the controller begin here; those of appends count up from 0.
@@ -70,6 +71,8 @@ pub(crate) struct Consumer {
     pub cancelled: bool,
     /// Messages that it has not settled.
     pub open: u64,
+    /// Memory that it is counted with, unless it only asked for single messages.
+    pub _charge: Option<Charge>,
 }
 
 /// What was negotiated.
@@ -123,6 +126,7 @@ pub(crate) struct Connection {
     /// Where its time goes.
     pub waits: Arc<Waits>,
     pub consumers: HashMap<ConsumerId, Consumer>,
+    consumer_memory: Consumers,
     settled: Vec<Settlement>,
     /// When it last did something of which messages may die: it published, or did more than to acknowledge.
     pub stirred: Option<Instant>,
@@ -155,7 +159,7 @@ impl Connection {
         let vhost = gateway.broker.vhosts().get(broker::DEFAULT_VHOST).expect("it is always there");
         let waits = gateway.broker.waits().enter(id, peer, "amqp", Instant::now());
         let joined_bytes_max = gateway.broker.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(usize::MAX);
-        let unfinished = Unfinished::new(&gateway.unfinished);
+        let (unfinished, consumer_memory) = (Unfinished::new(&gateway.unfinished), Consumers::new(&gateway.consumers));
         Self {
             gateway,
             shard,
@@ -176,6 +180,7 @@ impl Connection {
             unfinished,
             waits,
             consumers: HashMap::new(),
+            consumer_memory,
             settled: Vec::new(),
             stirred: None,
             waiting: None,
@@ -269,6 +274,16 @@ impl Connection {
         let (user, address) = (self.access.user(), self.peer.ip());
         let now = may_wait.then_some(self.now);
         self.unfinished.room(bytes, now, || Holder::of(user.map(|user| user.name()), address))
+    }
+
+    /// Memory for consumers that begin, `weight` bytes each.
+    ///
+    /// # Errors
+    /// *406*: there is none.
+    pub fn begin_consumers(&mut self, count: usize, weight: usize) -> Result<Vec<Charge>, Failure> {
+        let (user, address) = (self.access.user(), self.peer.ip());
+        let charges = self.consumer_memory.begin(count, weight, || Holder::of(user.map(|user| user.name()), address));
+        charges.ok_or_else(|| Failure::precondition("consumers take as much memory as they may"))
     }
 
     /// Where replies with this token come.

@@ -10,6 +10,7 @@ use hashbrown::HashSet;
 use parking_lot::Mutex;
 use types::{ConnectionId, LogId, ShardId};
 
+use crate::consumer_memory::ConsumerMemory;
 use crate::letters::Letters;
 use crate::metrics::GatewayMetrics;
 use crate::session::pressure::HeldMemory;
@@ -28,6 +29,8 @@ pub struct Gateway {
     pub(crate) held: HeldMemory,
     /// Memory of contents and transactions that are not finished.
     pub(crate) unfinished: Arc<UnfinishedMemory>,
+    /// Memory of consumers.
+    pub(crate) consumers: Arc<ConsumerMemory>,
     /// The secrets of channels that consume direct replies.
     pub(crate) repliers: Mutex<HashSet<u64>>,
     next_channel: AtomicU64,
@@ -64,8 +67,8 @@ impl Gateway {
         let handshake_max = Duration::from_millis(broker.settings().int("handshake_timeout").unsigned_abs());
         let held = HeldMemory::new(held_max, HELD_BYTES_MAX);
         let repliers = Mutex::default();
-        let unfinished = Arc::default();
-        Arc::new(Self { broker, metrics, handshake_max, held, unfinished, repliers, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
+        let (unfinished, consumers) = (Arc::default(), Arc::default());
+        Arc::new(Self { broker, metrics, handshake_max, held, unfinished, consumers, repliers, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
     }
 
     /// Measurements.
@@ -96,6 +99,21 @@ impl Gateway {
     /// How often a client was refused because they took as much as they may.
     pub fn unfinished_refused(&self) -> u64 {
         self.unfinished.refused()
+    }
+
+    /// Bytes that consumers of all connections may take.
+    pub fn set_consumers_max(&self, bytes: usize) {
+        self.consumers.set_max(bytes);
+    }
+
+    /// Bytes that they take, about.
+    pub fn consumer_bytes(&self) -> usize {
+        self.consumers.used()
+    }
+
+    /// How often one was refused because they took as much as they may.
+    pub fn consumers_refused(&self) -> u64 {
+        self.consumers.refused()
     }
 
     /// The readable end of a log has moved, as `shard` heard: the queue that has it gives out what there is.

@@ -11,6 +11,7 @@ mod arguments;
 mod channel;
 mod confirms;
 mod connection;
+mod consumer_memory;
 mod content;
 mod delayed;
 mod error;

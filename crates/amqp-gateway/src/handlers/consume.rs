@@ -11,6 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use super::queue::no_integer;
 use super::{queue_name, queue_of};
 use crate::channel::Channel;
+use crate::consumer_memory;
 use crate::connection::{CONSUMER_TOKEN, Connection, Consumer};
 use crate::error::Failure;
 use crate::message::Stored;
@@ -61,6 +62,8 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
     connection.check_group_of(&queue)?;
+    let count = if queue.is_stream() { 1 } else { queue.parts().count() };
+    let charges = connection.begin_consumers(count, consumer_memory::weight(tag.len(), arguments.as_bytes().len()))?;
     let (to, flow) = (connection.reply_to(CONSUMER_TOKEN), Arc::clone(&channel.flow));
     let wish = Consuming {
         to,
@@ -81,9 +84,10 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
     }
     channel.consumers.insert(tag.clone(), parts.iter().map(|part| part.consumer).collect());
     connection.gateway.metrics.consumers.inc();
+    let mut charges = charges.into_iter();
     for Part { queue, consumer, flow } in parts {
         let (number, channel_id, tag) = (channel.number, channel.id, tag.clone());
-        connection.consumers.insert(consumer, Consumer { channel: number, channel_id, flow, queue, tag, no_ack, cancelled: false, open: 0 });
+        connection.consumers.insert(consumer, Consumer { channel: number, channel_id, flow, queue, tag, no_ack, cancelled: false, open: 0, _charge: charges.next() });
     }
     Ok(())
 }

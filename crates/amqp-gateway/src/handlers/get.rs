@@ -137,6 +137,7 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
                     no_ack,
                     cancelled: false,
                     open: 0,
+                    _charge: None,
                 });
                 consumer.open += 1;
             }

@@ -3,7 +3,7 @@
 use amqp_wire::{Table, basic, channel, exchange, queue, short};
 use broker::{LimitKind, VhostWish};
 
-use crate::node::Node;
+use crate::node::{Node, string};
 
 fn set(node: &Node, name: &str, value: &str) {
     node.broker.alter_settings(&[(name.to_owned(), Some(value.to_owned()))]).expect("a limit");
@@ -230,5 +230,40 @@ fn exchanges_bindings_and_arguments_take_no_more_memory_than_they_may() {
     assert!((6_000..7_000).contains(&memory(&node)), "{}", memory(&node));
     node.ask(client, 1, &queue::Delete { queue: short("long"), ..queue::Delete::default() });
     assert_eq!(memory(&node), 0);
+    node.stop();
+}
+
+#[test]
+fn consumers_have_a_part_of_the_memory() {
+    let mut node = Node::start();
+    node.gateway().set_consumers_max(0);
+    let (client, other) = (node.open(), node.open());
+    node.declare(client, "q");
+    let consume = |node: &mut Node, number: usize| {
+        let tag = number.to_string();
+        node.send(client, 1, &basic::Consume { queue: short("q"), consumer_tag: string(&tag), no_wait: true, ..basic::Consume::default() });
+    };
+    let begun = (0..3_000).find(|number| {
+        consume(&mut node, *number);
+        node.has_answer(client)
+    });
+    let begun = begun.expect("one is refused");
+    assert!((1_000..1_200).contains(&begun), "{begun} are never refused");
+    assert_eq!(node.channel_error(client, 1), (406, "PRECONDITION_FAILED - consumers take as much memory as they may".to_owned()));
+    assert_eq!((node.gateway().consumer_bytes(), node.gateway().consumers_refused()), (0, 1), "all went with their channel");
+    assert_eq!(node.broker.counts(&node.subscription("q").0).consumers, 0);
+    // One that is cancelled makes room, and what each has counts for the user.
+    reopen(&mut node, client);
+    (0..begun).for_each(|number| consume(&mut node, number));
+    node.ask(client, 1, &basic::Cancel { consumer_tag: short("7"), no_wait: false });
+    node.consume(other, "q", "mine", false);
+    node.send(other, 1, &basic::Consume { queue: short("q"), consumer_tag: short("another"), ..basic::Consume::default() });
+    assert_eq!(node.channel_error(other, 1).0, 406);
+    node.gateway().set_consumers_max(16 << 20);
+    reopen(&mut node, other);
+    node.consume(other, "q", "another", false);
+    node.close(client);
+    node.close(other);
+    assert_eq!(node.gateway().consumer_bytes(), 0);
     node.stop();
 }
