@@ -19,16 +19,22 @@ use room::{Room, Rule, Share};
 
 /// A body that is not longer is small.
 pub(crate) const SMALL_MAX: usize = 1 << 20;
-/// Room for these together, in bytes.
-const SMALL_TOGETHER: usize = 16 << 20;
-/// The longest body, in bytes, and room for all that are not small.
+/// Room for these together, in bytes: a part of the memory budget …
+const SMALL_SHARE: usize = 32;
+/// … within these bounds.
+const SMALL_TOGETHER: (usize, usize) = (4 << 20, 16 << 20);
+/// The longest body, in bytes …
 pub(crate) const LARGEST: usize = 32 << 20;
+/// … which is also room for all that are not small, and at most this part of the memory budget.
+const LARGE_SHARE: usize = 8;
 /// One that is not small may take so many times as long to come …
 const LARGE_TIMES: u32 = 4;
 /// … but comes at a pace at which it has come in this time while others wait for its room: they wait for less long.
 const LARGE_PACED: Duration = Duration::from_secs(10);
-/// What is made of all bodies that are worked on may take so much memory in any case, in KiB.
-const MEMORY_MIN_KIB: usize = 64 << 10;
+/// What is made of all bodies that are worked on takes this part of the memory budget …
+const MEMORY_SHARE: usize = 8;
+/// … beyond which a body is worked on alone, up to so much memory, in KiB.
+const ALONE_MAX_KIB: usize = 64 << 10;
 /// What takes no more is not counted.
 const UNCOUNTED: usize = 64 << 10;
 /// So many bytes of memory may be made of any body beside those of its length.
@@ -56,13 +62,18 @@ impl Bounds {
     pub const DEFINITIONS: Self = Self { bytes: LARGEST, ..Self::USUAL };
     /// One message, most of it text.
     pub const MESSAGE: Self = Self { bytes: LARGEST, memory_of_byte: 2 };
+
+    /// The longest body, in bytes: no longer than what there is room for.
+    pub fn longest(self) -> usize {
+        self.bytes.min(LARGE.total())
+    }
 }
 
 /// How long a body may take to come, after its head; it may wait as long for others to be done with. Requests carry it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Within(pub Duration);
 
-static SMALL: Room = Room::new(SMALL_TOGETHER, SMALL_MAX, Rule::Half);
+static SMALL: Room = Room::new(SMALL_TOGETHER.1, SMALL_MAX, Rule::Half);
 static LARGE: Room = Room::new(LARGEST, LARGEST, Rule::OneEach);
 
 /// Memory for what is made of bodies.
@@ -71,29 +82,41 @@ struct Memory {
     total_kib: AtomicUsize,
 }
 
-static MEMORY: Memory = Memory { free: Semaphore::const_new(MEMORY_MIN_KIB), total_kib: AtomicUsize::new(MEMORY_MIN_KIB) };
+static MEMORY: Memory = Memory { free: Semaphore::const_new(ALONE_MAX_KIB), total_kib: AtomicUsize::new(ALONE_MAX_KIB) };
 
-/// Bodies that are worked on, with all that is made of them, may take so many bytes of memory; 64 MiB at least. At the start.
-pub fn set_body_memory(bytes: usize) {
-    MEMORY.enlarge(bytes >> 10);
+/// Bounds the memory of bodies, and of what is made of them, by the memory budget of the node, in bytes. At the start.
+pub fn set_memory_budget(budget: usize) {
+    SMALL.resize((budget / SMALL_SHARE).clamp(SMALL_TOGETHER.0, SMALL_TOGETHER.1));
+    LARGE.resize((budget / LARGE_SHARE).min(LARGEST));
+    MEMORY.resize((budget / MEMORY_SHARE) >> 10);
+}
+
+/// Bytes that bodies have room for, and what is made of them.
+pub fn body_bytes() -> usize {
+    SMALL.held() + LARGE.held() + MEMORY.used()
 }
 
 impl Memory {
-    fn enlarge(&self, to_kib: usize) {
-        let before = self.total_kib.fetch_max(to_kib, Ordering::SeqCst);
+    fn resize(&self, to_kib: usize) {
+        let before = self.total_kib.swap(to_kib, Ordering::SeqCst);
         self.free.add_permits(to_kib.saturating_sub(before));
+        self.free.forget_permits(before.saturating_sub(to_kib));
     }
 
-    /// Memory for a body of which so many bytes will be made.
+    fn used(&self) -> usize {
+        self.total_kib.load(Ordering::SeqCst).saturating_sub(self.free.available_permits()) << 10
+    }
+
+    /// Memory for a body of which so many bytes will be made. Where that is more than all, it is worked on while no other is.
     async fn take(&self, bytes: usize, time: Duration) -> Result<Option<SemaphorePermit<'_>>, Unread> {
         if bytes <= UNCOUNTED {
             return Ok(None);
         }
-        let kib = bytes.div_ceil(1 << 10);
-        if kib > self.total_kib.load(Ordering::SeqCst) {
+        let (kib, total) = (bytes.div_ceil(1 << 10), self.total_kib.load(Ordering::SeqCst));
+        if kib > total.max(ALONE_MAX_KIB) {
             return Err(Unread::TooMuch);
         }
-        let kib = u32::try_from(kib).map_err(|_| Unread::TooMuch)?;
+        let kib = u32::try_from(kib.min(total)).map_err(|_| Unread::TooMuch)?;
         timeout(time, self.free.acquire_many(kib)).await.map_err(|_| Unread::Busy)?.map(Some).map_err(|_| Unread::Busy)
     }
 }
@@ -139,10 +162,11 @@ pub(crate) async fn read(parts: &Parts, body: Body, bounds: Bounds, user: &str) 
 
 async fn read_within(time: Duration, headers: &HeaderMap, body: Body, bounds: Bounds, user: &str) -> Result<Read, Unread> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|bytes| bytes > bounds.bytes) {
+    let longest = bounds.longest();
+    if announced.is_some_and(|bytes| bytes > longest) {
         return Err(Unread::TooLarge);
     }
-    let expected = announced.unwrap_or(bounds.bytes);
+    let expected = announced.unwrap_or(longest);
     let (room, times) = if expected <= SMALL_MAX {
         (&SMALL, Times { waits: time, comes: time, paced: time })
     } else {

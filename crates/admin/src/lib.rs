@@ -14,7 +14,7 @@ mod origin;
 mod paths;
 mod serving;
 
-pub use bodies::set_body_memory;
+pub use bodies::{body_bytes, set_memory_budget};
 pub use control::control;
 
 use std::net::{SocketAddr, TcpListener};

@@ -74,7 +74,7 @@ pub struct FramePool {
     kept: AtomicUsize,
     /// The class that lost a buffer last because there were too many.
     evicted: AtomicUsize,
-    max_bytes: usize,
+    max_bytes: AtomicUsize,
 }
 
 /// What requests from one address have.
@@ -106,14 +106,27 @@ impl FramePool {
             line: parking_lot::Mutex::default(),
             kept: AtomicUsize::new(0),
             evicted: AtomicUsize::new(0),
-            max_bytes,
+            max_bytes: AtomicUsize::new(max_bytes),
         })
+    }
+
+    fn max_bytes(&self) -> usize {
+        self.max_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Holds at most about so much from now on. What is there stays.
+    pub fn set_max(&self, bytes: usize) {
+        self.max_bytes.store(bytes, Ordering::Relaxed);
+        // There may be room for those who wait.
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.serve(&mut self.line.lock());
+        }
     }
 
     /// For those who ask why somebody waits.
     pub fn share(self: &Arc<Self>) -> MemoryShare {
         let pool = Arc::clone(self);
-        MemoryShare { used: Box::new(move || pool.used_bytes()), max: self.max_bytes }
+        MemoryShare { used: Box::new(move || pool.used_bytes()), max: self.max_bytes() }
     }
 
     /// Bytes that have arrived, and those that are reserved.
@@ -127,12 +140,12 @@ impl FramePool {
 
     /// Is so much taken that requests are read with a grant only?
     pub fn asks_for_grants(&self) -> bool {
-        self.taken() >= self.max_bytes / FREELY
+        self.taken() >= self.max_bytes() / FREELY
     }
 
     /// Is more taken than there is?
     pub fn is_over(&self) -> bool {
-        self.taken() > self.max_bytes
+        self.taken() > self.max_bytes()
     }
 
     /// Does a request wait for memory, or is more taken than there is?
@@ -142,7 +155,7 @@ impl FramePool {
 
     /// May an address have so much, once so much is taken?
     fn is_share(&self, used: usize, taken: usize) -> bool {
-        used <= self.max_bytes.saturating_sub(taken).saturating_mul(LEFT_FREE)
+        used <= self.max_bytes().saturating_sub(taken).saturating_mul(LEFT_FREE)
     }
 
     fn count(&self, of: &AddressUse, bytes: usize) {
@@ -176,9 +189,9 @@ impl FramePool {
         let bytes = memory.capacity();
         let class = class_of(bytes);
         let free = self.free.get(class).filter(|_| class_bytes(class) == bytes).and_then(|free| free.lock().ok());
-        let share = self.max_bytes / KEPT_SHARE_OF_CLASS;
+        let share = self.max_bytes() / KEPT_SHARE_OF_CLASS;
         let wanted = free.filter(|free| bytes <= share && (free.len() < KEPT_OF_CLASS || (free.len() + 1) * bytes <= share));
-        let fits = |kept: usize| (kept + bytes <= self.max_bytes / KEPT_SHARE).then_some(kept + bytes);
+        let fits = |kept: usize| (kept + bytes <= self.max_bytes() / KEPT_SHARE).then_some(kept + bytes);
         let has_room = || self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
         match wanted {
             Some(mut free) if counted || has_room() => free.push(memory),
@@ -271,7 +284,7 @@ impl Frame {
 
     /// Does it wait although what has come of those that wait takes too much, and its address has a part in that?
     pub fn is_one_too_many(&self) -> bool {
-        let max = self.pool.max_bytes;
+        let max = self.pool.max_bytes();
         let over = self.waits() && self.pool.taken() > max + max / WAITING_SHARE;
         over && self.of.used.load(Ordering::Relaxed) > max / WAITING_SHARE_OF_ADDRESS
     }
@@ -316,7 +329,7 @@ impl Frame {
         let few = self.memory.len() - self.counted.min(self.memory.len());
         match self.grant {
             Some(Grant::Reserved) => self.lapse(),
-            Some(Grant::Beyond) if self.pool.taken() + few <= self.pool.max_bytes => {
+            Some(Grant::Beyond) if self.pool.taken() + few <= self.pool.max_bytes() => {
                 self.grant = None;
                 self.counted += few;
                 self.pool.count(&self.of, few);

@@ -90,10 +90,12 @@ pub struct Measurements {
     held: Gauge,
     unfinished: Gauge,
     unsettled: Gauge,
+    consumers: Gauge,
     groups: Gauge,
     transactional: Gauge,
     producers: Gauge,
     definitions: Gauge,
+    bodies: Gauge,
     refused: Family<Refusing, Counter>,
     state: Gauge,
     queued: Gauge,
@@ -148,10 +150,12 @@ impl Measurements {
             ("memory_held_publish_bytes", "Memory of AMQP publishes for which journals have no room", &self.held),
             ("memory_unfinished_bytes", "Memory of AMQP contents and transactions that are not finished", &self.unfinished),
             ("memory_unsettled_bytes", "Memory reserved for AMQP messages that are delivered and not settled", &self.unsettled),
+            ("memory_consumer_bytes", "Memory of AMQP consumers, about", &self.consumers),
             ("memory_group_bytes", "Memory of groups and committed offsets, about", &self.groups),
             ("memory_transaction_bytes", "Memory of transactional ids and what their transactions hold, about", &self.transactional),
             ("memory_producer_bytes", "Memory of the idempotent producers that logs know, about", &self.producers),
             ("memory_definition_bytes", "Memory of exchanges, bindings, and arguments of queues, about", &self.definitions),
+            ("memory_http_body_bytes", "Memory of bodies of HTTP requests, with what is made of them", &self.bodies),
             ("memory_state_bytes", "Memory of keyed state that is in no checkpoint yet: settings, offsets, what was acknowledged", &self.state),
             ("append_queue_bytes", "Appends waiting for a journal", &self.queued),
             ("segments", "Segment files", &self.segments),
@@ -267,10 +271,12 @@ impl Measurements {
             ("held_publishes", node.amqp.held_bytes(), "AMQP publishes for which journals have no room"),
             ("unfinished", node.amqp.unfinished_bytes(), "AMQP contents and transactions that are not finished"),
             ("unsettled", node.broker.vhosts().unsettled_bytes(), "AMQP messages that are delivered and not settled"),
+            ("consumers", node.amqp.consumer_bytes(), "AMQP consumers"),
             ("groups", node.broker.groups().memory().0, "Groups and committed offsets"),
             ("transactions", node.broker.transactions().memory().0, "Transactional ids and what their transactions hold"),
             ("producers", sum(&|journal| journal.producer_memory().0), "Idempotent producers that logs know"),
             ("definitions", node.broker.vhosts().definitions().bytes(), "Exchanges, bindings, and arguments of queues"),
+            ("http_bodies", admin::body_bytes(), "Bodies of HTTP requests, with what is made of them"),
             ("state", sum(&|journal| journal.state_memory()), "Keyed state that is in no checkpoint yet"),
             ("append_queue", sum(&|journal| journal.queued_bytes()), "Appends that wait for a journal"),
         ];
@@ -324,6 +330,7 @@ impl Measurements {
         self.held.set(node.amqp.held_bytes() as i64);
         self.unfinished.set(node.amqp.unfinished_bytes() as i64);
         self.unsettled.set(node.broker.vhosts().unsettled_bytes() as i64);
+        self.consumers.set(node.amqp.consumer_bytes() as i64);
         self.groups.set(groups as i64);
         let (transactional, transactions_refused) = node.broker.transactions().memory();
         self.transactional.set(transactional as i64);
@@ -331,9 +338,11 @@ impl Measurements {
         self.producers.set(producers.iter().map(|(bytes, _)| *bytes).sum::<usize>() as i64);
         let definitions = node.broker.vhosts().definitions();
         self.definitions.set(definitions.bytes() as i64);
+        self.bodies.set(admin::body_bytes() as i64);
         let refused = [
             ("unfinished", node.amqp.unfinished_refused()),
             ("unsettled", node.broker.vhosts().unsettled_short()),
+            ("consumers", node.amqp.consumers_refused()),
             ("groups", groups_refused),
             ("transactions", transactions_refused),
             ("definitions", definitions.refused()),

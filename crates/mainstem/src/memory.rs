@@ -27,10 +27,15 @@ const OPTIONS: &CStr = c"background_thread:true,dirty_decay_ms:1000,muzzy_decay_
 #[unsafe(export_name = "malloc_conf")]
 static MALLOC_CONF: Options = Options(OPTIONS.as_ptr());
 
-/// From this part of the budget on, what is freed is given back at once: caches fill most of it in ordinary work, and buffers come and go beside them …
-const SHORT_FROM: (u64, u64) = (9, 8);
+/// From this part of the budget on, in sixteenths, what is freed is given back at once: caches fill most of it in ordinary work, and buffers come and go
+/// beside them …
+const SHORT_FROM: u64 = 18;
 /// … until no more than this part is.
-const SHORT_UNTIL: (u64, u64) = (1, 1);
+const SHORT_UNTIL: u64 = 16;
+/// From this part on what comes and goes has less room: what is decided now takes a moment to be felt …
+const BOUND_FROM: u64 = 16;
+/// … until no more than this part is.
+const BOUND_UNTIL: u64 = 15;
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -75,26 +80,48 @@ fn cgroup_bytes(process: &str) -> Option<u64> {
 }
 
 /// Has what is freed given back at once while more than the budget is resident, which costs faults, and after a second otherwise: what came and went within
-/// a second is then not resident beside what is in use. Runs as long as the process does.
+/// a second is then not resident beside what is in use. `bound` is told when as much as the budget is resident (true), and when it is less again: what comes
+/// and goes has less room meanwhile. Runs as long as the process does.
 ///
 /// # Errors
 /// When there is no thread for it.
-pub fn keep_within(budget: ByteSize) -> std::io::Result<()> {
-    let part = move |(of, all): (u64, u64)| budget.bytes() / all * of;
+pub fn keep_within(budget: ByteSize, bound: impl Fn(bool) + Send + 'static) -> std::io::Result<()> {
+    let (mut short, mut bounded) = (Threshold::new(budget, SHORT_FROM, SHORT_UNTIL), Threshold::new(budget, BOUND_FROM, BOUND_UNTIL));
     std::thread::Builder::new().name("memory".to_owned()).spawn(move || {
         let Some(usual) = read::<isize>(c"arenas.dirty_decay_ms") else { return };
-        let mut short = false;
         loop {
             std::thread::sleep(LOOK_EVERY);
             let resident = resident_bytes();
-            let is_short = resident >= part(if short { SHORT_UNTIL } else { SHORT_FROM });
-            if is_short != short {
-                short = is_short;
-                keep_freed(if short { 0 } else { usual });
+            if let Some(bounds) = bounded.look(resident) {
+                bound(bounds);
+            }
+            if let Some(is_short) = short.look(resident) {
+                keep_freed(if is_short { 0 } else { usual });
             }
         }
     })?;
     Ok(())
+}
+
+/// Something that holds from a number of bytes on, until there are fewer than another number.
+struct Threshold {
+    from: u64,
+    until: u64,
+    holds: bool,
+}
+
+impl Threshold {
+    /// From and until so many sixteenths of the budget.
+    fn new(budget: ByteSize, from: u64, until: u64) -> Self {
+        let part = |sixteenths: u64| budget.bytes() / 16 * sixteenths;
+        Self { from: part(from), until: part(until), holds: false }
+    }
+
+    /// Looks at how many there are: does it hold now? `None`: as before.
+    fn look(&mut self, bytes: u64) -> Option<bool> {
+        let holds = bytes >= if self.holds { self.until } else { self.from };
+        (std::mem::replace(&mut self.holds, holds) != holds).then_some(holds)
+    }
 }
 
 /// Has the allocator keep what is freed for so many milliseconds from now on; what it keeps now is given back.
@@ -135,6 +162,12 @@ pub fn resident_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_threshold_holds_until_there_is_clearly_less() {
+        let mut threshold = Threshold::new(ByteSize(1600), 16, 15);
+        assert_eq!([1599, 1600, 1700, 1500, 1499, 1500, 1599, 1600].map(|bytes| threshold.look(bytes)), [None, Some(true), None, None, Some(false), None, None, Some(true)]);
+    }
 
     #[test]
     fn what_is_freed_is_given_back_at_once_when_memory_is_short() {

@@ -48,16 +48,18 @@ use crate::token_keys;
 const HELD_SHARE: usize = 4;
 /// Part of it that AMQP publishes may take while journals have no room for them.
 const PUBLISHES_SHARE: usize = 16;
+/// Part of it for large requests.
+const FRAMES_SHARE: usize = 8;
 /// Part of it that messages may take which queues have read and cannot give out.
 const WINDOWS_SHARE: usize = 8;
 /// Part of it for what filters have found out about batches.
 const NOTES_SHARE: usize = 32;
 /// Part of it for AMQP contents and transactions that are not finished.
 const UNFINISHED_SHARE: usize = 8;
+/// Part of it for AMQP consumers.
+const CONSUMERS_SHARE: usize = 8;
 /// Part of it for AMQP messages that are delivered and not settled.
 const UNSETTLED_SHARE: usize = 16;
-/// Part of it for bodies of requests to administration, with what is made of them.
-const BODIES_SHARE: usize = 8;
 /// Part of it for groups and committed offsets.
 const GROUPS_SHARE: usize = 16;
 
@@ -74,9 +76,27 @@ fn bound_memory(broker: &Broker, budget: usize) {
     broker.vhosts().set_unsettled_bytes_max(budget / UNSETTLED_SHARE);
     broker.groups().set_bytes_max(budget / GROUPS_SHARE);
     broker.transactions().set_bytes_max(budget / TRANSACTIONS_SHARE);
-    admin::set_body_memory(budget / BODIES_SHARE);
+    admin::set_memory_budget(budget);
     broker.limits().bound_partitions(budget);
     broker.bound_unpacking(budget);
+}
+
+/// Memory of what comes and goes within moments: requests, answers, and messages on their way to consumers.
+struct Passing {
+    broker: Arc<Broker>,
+    gateway: Arc<Gateway>,
+    frames: Arc<FramePool>,
+    budget: usize,
+}
+
+impl Passing {
+    /// Each has its part of the budget, and half of it while memory is short: parts together are more than the budget, since not all are used up at once.
+    fn bound(&self, short: bool) {
+        let budget = if short { self.budget / 2 } else { self.budget };
+        self.frames.set_max(budget / FRAMES_SHARE);
+        self.gateway.set_pinned_max(budget / HELD_SHARE);
+        self.broker.vhosts().set_window_bytes_max(budget / WINDOWS_SHARE);
+    }
 }
 
 /// The AMQP side of a broker, within its part of the memory.
@@ -84,6 +104,7 @@ fn open_amqp(broker: &Arc<Broker>, metrics: amqp_gateway::GatewayMetrics, budget
     let amqp = amqp_gateway::Gateway::new(Arc::clone(broker), metrics);
     amqp.set_held_max(budget / PUBLISHES_SHARE);
     amqp.set_unfinished_max(budget / UNFINISHED_SHARE);
+    amqp.set_consumers_max(budget / CONSUMERS_SHARE);
     amqp
 }
 
@@ -115,7 +136,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let vitals = NodeVitals::new((&state, &measurements), (&metrics, &amqp_metrics), &journals).with_tls(tls.as_ref());
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     gateway.bound_items(config.memory.bytes() as usize);
-    let frames = FramePool::new((config.memory.bytes() / 8) as usize);
+    let frames = FramePool::new(config.memory.bytes() as usize / FRAMES_SHARE);
     let read_memory = ReadMemory::new((config.memory.bytes() / 32) as usize);
     broker.waits().set_request_memory(frames.share());
     let amqp = open_amqp(&broker, amqp_metrics, config.memory.bytes() as usize);
@@ -126,7 +147,8 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     state.with_registry(|registry| backups.register(registry));
     operated.attach(Arc::new(orders.operator(backups, Arc::clone(&reload))));
     bound_memory(&broker, config.memory.bytes() as usize);
-    memory::keep_within(config.memory).context("a thread at start")?;
+    let passing = Passing { broker: Arc::clone(&broker), gateway: gateway.clone(), frames: frames.clone(), budget: config.memory.bytes() as usize };
+    memory::keep_within(config.memory, move |short| passing.bound(short)).context("a thread at start")?;
     take_definitions(&config, &broker)?;
     bound_definitions(&config, &broker);
     let shared = Arc::new(Shared { gateway, amqp, frames, read_memory, blocked, closed, times: Times::of(&config.settings) });

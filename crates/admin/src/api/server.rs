@@ -129,7 +129,7 @@ async fn answer_open(api: &Api, management: &Arc<Management>, route: &Route, bod
 /// # Errors
 /// 408, 413, 415, 400.
 async fn read(parts: &Parts, body: Body, bounds: Bounds, user: &str) -> Result<Read, Refusal> {
-    let read = bodies::read(parts, body, bounds, user).await.map_err(|unread| Answer::unread(unread, bounds.bytes))?;
+    let read = bodies::read(parts, body, bounds, user).await.map_err(|unread| Answer::unread(unread, bounds.longest()))?;
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !read.bytes().is_empty() && !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
         return Err(Answer::not_json());

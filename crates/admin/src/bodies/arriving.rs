@@ -48,6 +48,7 @@ pub(super) async fn gather<'a>(mut body: Body, most: usize, times: Times, mut sh
         let frame = match timeout_at(span.0.min(until), next).await {
             Ok(Some(frame)) => Some(frame.map_err(|_| Unread::TooLarge)?),
             Ok(None) => {
+                bytes.shrink_to_fit();
                 share.come(bytes.len());
                 return Ok((bytes, share));
             }
@@ -64,7 +65,9 @@ pub(super) async fn gather<'a>(mut body: Body, most: usize, times: Times, mut sh
             let waited = waits.elapsed();
             (span.0, until) = (span.0 + waited, until + waited);
             if length > bytes.capacity() {
-                bytes.reserve_exact(length.next_power_of_two().min(most) - bytes.len());
+                // One that has room has it for all that may come: it is not copied as it grows.
+                let all = if share.has_room() { most } else { length.next_power_of_two().min(most) };
+                bytes.reserve_exact(all - bytes.len());
             }
             bytes.extend_from_slice(&part);
             span.1 += part.len();

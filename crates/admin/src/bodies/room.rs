@@ -2,6 +2,7 @@
 //! so what has room can be finished, and nobody who has some waits for more. Those without room wait in order.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
@@ -25,7 +26,7 @@ pub(super) enum Rule {
 
 /// Room for the bodies that are read at once, in bytes.
 pub(super) struct Room {
-    total: usize,
+    total: AtomicUsize,
     /// No body is longer.
     longest: usize,
     rule: Rule,
@@ -58,7 +59,17 @@ impl State {
 
 impl Room {
     pub const fn new(total: usize, longest: usize, rule: Rule) -> Self {
-        Self { total, longest, rule, state: Mutex::new(None) }
+        Self { total: AtomicUsize::new(total), longest, rule, state: Mutex::new(None) }
+    }
+
+    /// All of it, in bytes.
+    pub fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// There are so many bytes from now on.
+    pub fn resize(&self, total: usize) {
+        self.total.store(total, Ordering::Relaxed);
     }
 
     /// Nothing yet, for a body that `user` sends.
@@ -68,7 +79,7 @@ impl Room {
 
     /// Does a body of a user who has `own` find room where so much is held?
     fn fits(&self, held: usize, own: usize, bytes: usize) -> bool {
-        let free = self.total.saturating_sub(held);
+        let free = self.total().saturating_sub(held);
         match self.rule {
             Rule::Half => own + bytes <= free.saturating_sub(bytes),
             Rule::OneEach => own == 0 && bytes <= free,
@@ -93,7 +104,7 @@ impl Room {
         let State { held, of, waiting, .. } = state;
         let (mut served, mut passed) = (Vec::new(), HashSet::new());
         for (place, wish) in waiting.iter() {
-            if *held >= self.total {
+            if *held >= self.total() {
                 break;
             }
             if passed.contains(&wish.user) {
@@ -145,7 +156,6 @@ impl Room {
     }
 
     /// How much is held, by all.
-    #[cfg(test)]
     pub fn held(&self) -> usize {
         self.state.lock().as_ref().map_or(0, |state| state.held)
     }
@@ -176,6 +186,11 @@ impl Share<'_> {
             self.asked = None;
         }
         (self.bytes, self.counted) = (bytes, bytes);
+    }
+
+    /// Has it room for all of the body?
+    pub fn has_room(&self) -> bool {
+        self.bytes > 0
     }
 
     /// The body has come, and is so long.

@@ -34,14 +34,36 @@ async fn bodies_are_bounded_in_bytes_values_and_together() {
 async fn what_is_made_of_bodies_is_bounded_together() {
     let memory = Memory { free: Semaphore::const_new(100), total_kib: AtomicUsize::new(100) };
     let refused = async |bytes: usize| memory.take(bytes, SHORT).await.err();
-    assert_eq!((refused(1 << 20).await, refused(UNCOUNTED).await), (Some(Unread::TooMuch), None));
+    assert_eq!(refused(UNCOUNTED).await, None);
     let first = memory.take(80 << 10, SHORT).await.expect("there is room");
     assert_eq!((refused(80 << 10).await, refused(UNCOUNTED).await), (Some(Unread::Busy), None));
     drop(first);
     assert_eq!(refused(80 << 10).await, None);
-    memory.enlarge(2000);
-    memory.enlarge(1000);
+    memory.resize(2000);
     assert_eq!((refused(1 << 20).await, memory.free.available_permits()), (None, 2000));
+}
+
+#[tokio::test]
+async fn what_is_more_than_all_is_worked_on_alone() {
+    let memory = Memory { free: Semaphore::const_new(1000), total_kib: AtomicUsize::new(1000) };
+    memory.resize(100);
+    let refused = async |bytes: usize| memory.take(bytes, SHORT).await.err();
+    assert_eq!((refused(ALONE_MAX_KIB << 10).await, refused((ALONE_MAX_KIB + 1) << 10).await), (None, Some(Unread::TooMuch)));
+    let one = memory.take(70 << 10, SHORT).await.expect("there is room");
+    assert_eq!((refused(1 << 20).await, memory.used()), (Some(Unread::Busy), 70 << 10));
+    drop(one);
+    let alone = memory.take(1 << 20, SHORT).await.expect("no other is worked on");
+    assert_eq!((refused(70 << 10).await, memory.used()), (Some(Unread::Busy), 100 << 10));
+    drop(alone);
+}
+
+#[tokio::test]
+async fn a_body_that_has_room_takes_no_more_than_that() {
+    static ROOM: Room = small_room(4 << 20);
+    let (body, most) = (in_parts(10, 90 * KIB, Duration::ZERO), 900 * KIB);
+    let (bytes, share) = gather(body, most, Times { waits: LONG, comes: LONG, paced: LONG }, ROOM.begin("anna")).await.expect("there is room");
+    assert_eq!((bytes.len(), bytes.capacity(), ROOM.held()), (most, most, most - (16 << 10)));
+    drop(share);
 }
 
 const LONG: Duration = Duration::from_secs(30);

@@ -80,7 +80,7 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
     let note = |status| who.audit(method.as_str(), parts.uri.path(), peers.peer.ip(), status);
     let judged = segments(parts.uri.path().strip_prefix("/api").unwrap_or_default()).ok_or_else(Answer::not_found);
     let (segments, bounds) = judged.and_then(|segments| permit(&who, &method, &segments).map(|bounds| (segments, bounds))).inspect_err(|refusal| note(refusal.status))?;
-    let body = bodies::read(&parts, body, bounds, who.name()).await.map_err(|unread| Answer::unread(unread, bounds.bytes)).inspect_err(|refusal| note(refusal.status))?;
+    let body = bodies::read(&parts, body, bounds, who.name()).await.map_err(|unread| Answer::unread(unread, bounds.longest())).inspect_err(|refusal| note(refusal.status))?;
     // The body may have taken its time: what was allowed before it may not be any more.
     let who = who.renewed().ok_or_else(Answer::wrong_credentials)?;
     blocking(move || {

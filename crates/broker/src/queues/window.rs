@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn what_is_kept_between_turns_has_a_bound() {
         let memory = Arc::new(WindowMemory::default());
-        memory.set_max(4 << 20);
+        memory.set_max(8 << 20);
         let mut kept: Vec<(Window, Bytes)> = Vec::new();
         for number in 0..1000 {
             let (mut window, block) = filled();

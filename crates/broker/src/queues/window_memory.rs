@@ -2,7 +2,7 @@
 //! were read, as long as few queues have some: each holds up to two blocks of a cache for that. With more, what is left is copied
 //! out of the blocks, and where there is no room for the copies either it is forgotten, and read again in small pieces.
 //!
-//! What was unpacked of batches counts until its last record has been sent, however few of them are left.
+//! What was unpacked of batches counts until its last record has been sent, however few of them are left. What is kept leaves half of the memory to that.
 //!
 //! What was read of history and waits for its queue counts as well, as does what consumers of streams have not been given: they would not get on
 //! without it, so it counts even where there is no room, and whoever reads next reads less.
@@ -16,11 +16,12 @@ use smallvec::SmallVec;
 /// What a slice of a cache holds, at most.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Unless [`WindowMemory::set_max`] says otherwise.
-const DEFAULT_MAX: usize = 64 << 20;
+const DEFAULT_MAX: usize = 128 << 20;
 
 /// See the head of the file.
 pub(super) struct WindowMemory {
     used: AtomicUsize,
+    /// Of what is kept, in bytes: half of all.
     max: AtomicUsize,
 }
 
@@ -32,13 +33,14 @@ pub(super) struct Charge {
 
 impl Default for WindowMemory {
     fn default() -> Self {
-        Self { used: AtomicUsize::new(0), max: AtomicUsize::new(DEFAULT_MAX) }
+        Self { used: AtomicUsize::new(0), max: AtomicUsize::new(DEFAULT_MAX / 2) }
     }
 }
 
 impl WindowMemory {
+    /// So many bytes in all: half of it for what is kept.
     pub fn set_max(&self, bytes: usize) {
-        self.max.store(bytes, Ordering::Relaxed);
+        self.max.store(bytes / 2, Ordering::Relaxed);
     }
 
     pub fn used(&self) -> usize {
@@ -50,7 +52,7 @@ impl WindowMemory {
         self.used() > self.max.load(Ordering::Relaxed) / 4 * 3
     }
 
-    /// Room for so many slices of caches, of which half of the memory at most is for.
+    /// Room for so many slices of caches, which take half of what is kept, at most.
     pub fn pin(self: &Arc<Self>, slices: usize) -> Option<Charge> {
         self.charge(slices * BLOCK_BYTES, self.max.load(Ordering::Relaxed) / 2)
     }
@@ -87,7 +89,7 @@ impl WindowMemory {
         self.used() > self.max.load(Ordering::Relaxed)
     }
 
-    /// Nothing more may be unpacked until consumers have taken some of it. Windows that are kept leave half of this to it.
+    /// Nothing more may be unpacked until consumers have taken some of it.
     pub fn is_full(&self) -> bool {
         self.used() >= self.max.load(Ordering::Relaxed).saturating_mul(2)
     }
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn what_was_unpacked_counts_until_its_last_record_is_gone() {
         let memory = Arc::new(WindowMemory::default());
-        memory.set_max(1 << 20);
+        memory.set_max(2 << 20);
         let whole = memory.own(vec![7; 1 << 20]);
         let last = whole.slice(100..101);
         drop(whole);
@@ -136,9 +138,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_and_what_was_unpacked_take_no_more_than_the_bound() {
+        let memory = Arc::new(WindowMemory::default());
+        memory.set_max(4 << 20);
+        let kept: Vec<Charge> = std::iter::from_fn(|| memory.take(64 << 10)).collect();
+        let unpacked: Vec<Bytes> = std::iter::from_fn(|| (!memory.is_full()).then(|| memory.own(vec![7; 64 << 10]))).collect();
+        assert_eq!((kept.len(), unpacked.len(), memory.used()), (32, 32, 4 << 20));
+    }
+
+    #[test]
     fn what_waits_counts_and_lets_go_of_its_blocks_where_there_is_little_room() {
         let memory = Arc::new(WindowMemory::default());
-        memory.set_max(4 * BLOCK_BYTES);
+        memory.set_max(8 * BLOCK_BYTES);
         let block = Bytes::from(vec![7u8; 1000]);
         let mut waiting = Vec::new();
         for number in 0..5000 {

@@ -120,7 +120,7 @@ impl FramePool {
         let used = of.used.load(Ordering::Relaxed) + missing;
         let fits = |taken: usize| {
             let with_it = taken + missing;
-            (with_it <= self.max_bytes && self.is_share(used, with_it)).then_some(with_it)
+            (with_it <= self.max_bytes() && self.is_share(used, with_it)).then_some(with_it)
         };
         let fits = self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok();
         if fits {
@@ -132,7 +132,7 @@ impl FramePool {
     /// Gives those who wait what there is.
     pub(super) fn serve(&self, line: &mut Line) {
         let mut without = 0;
-        while without < line.turns.len() && self.taken() < self.max_bytes {
+        while without < line.turns.len() && self.taken() < self.max_bytes() {
             match line.take(|of, waiter| self.reserve(of, waiter.missing)) {
                 Some((of, waiter)) => {
                     self.grant(&of, &waiter, Grant::Reserved);

@@ -352,3 +352,19 @@ fn of_an_address_that_has_much_so_many_wait_and_no_more() {
     drop((frame, waiting));
     assert!(!begin(&of).1 && pool.line.lock().is_at_rest());
 }
+
+#[test]
+fn the_bound_may_change_while_requests_are_read() {
+    let (pool, of) = (FramePool::new(16 * MIB), Arc::default());
+    let held = whole(&pool, &of, 6 * MIB);
+    assert!(!pool.asks_for_grants() && !pool.is_over());
+    pool.set_max(4 * MIB);
+    assert!(pool.asks_for_grants() && pool.is_over());
+    let beyond = go_beyond(&pool, &of);
+    let mut waits = pool.begin(MIB, &of);
+    assert!(!may_read(&mut waits));
+    pool.set_max(64 * MIB);
+    assert!(may_read(&mut waits));
+    drop((held, beyond, waits));
+    assert!(is_empty(&pool, &of));
+}
