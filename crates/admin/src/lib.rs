@@ -62,8 +62,8 @@ pub struct AdminState {
     registry: Mutex<Registry>,
     /// Asked before each answer which journals have stopped.
     stopped: Box<dyn Fn() -> Vec<StoppedJournal> + Send + Sync>,
-    /// … and what of their history cannot be read.
-    unreadable: Box<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// … and, a line each, what else is wrong while they go on.
+    troubles: Box<dyn Fn() -> Vec<String> + Send + Sync>,
     /// Called before measurements are shown, to fill in what is not counted as it happens.
     refresh: Box<dyn Fn() + Send + Sync>,
     /// A connection whose descriptor has this number or a higher one is refused.
@@ -75,11 +75,11 @@ impl AdminState {
     pub fn new(
         registry: Registry,
         stopped: Box<dyn Fn() -> Vec<StoppedJournal> + Send + Sync>,
-        unreadable: Box<dyn Fn() -> Vec<String> + Send + Sync>,
+        troubles: Box<dyn Fn() -> Vec<String> + Send + Sync>,
         refresh: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<Self> {
         let (phase, descriptors_max) = (AtomicU8::new(Phase::Recovering as u8), AtomicI32::new(i32::MAX));
-        Arc::new(Self { phase, registry: Mutex::new(registry), stopped, unreadable, refresh, descriptors_max })
+        Arc::new(Self { phase, registry: Mutex::new(registry), stopped, troubles, refresh, descriptors_max })
     }
 
     /// From now on a connection whose descriptor has this number or a higher one is refused: the journals need the others.
@@ -115,7 +115,7 @@ impl AdminState {
     }
 
     /// What `/health/ready` answers. As long as one journal goes on the node serves, and says which does not. It serves, too, when a part of
-    /// history cannot be read, and says which.
+    /// history cannot be read, or space does not come back, and says which.
     fn readiness(&self) -> (StatusCode, String) {
         match self.phase() {
             Phase::Recovering => (StatusCode::SERVICE_UNAVAILABLE, "recovering\n".to_owned()),
@@ -129,10 +129,10 @@ impl AdminState {
                     };
                     stopped.iter().map(line).collect::<String>()
                 };
-                let history: String = (self.unreadable)().iter().map(|line| format!("history cannot be read: {line}\n")).collect();
+                let troubles: String = (self.troubles)().iter().map(|line| format!("{line}\n")).collect();
                 match stopped.first() {
-                    None => (StatusCode::OK, format!("ready\n{history}")),
-                    Some(first) if first.others_go_on => (StatusCode::OK, named("degraded") + &history),
+                    None => (StatusCode::OK, format!("ready\n{troubles}")),
+                    Some(first) if first.others_go_on => (StatusCode::OK, named("degraded") + &troubles),
                     Some(_) => (StatusCode::SERVICE_UNAVAILABLE, named("stopped")),
                 }
             }
@@ -250,9 +250,9 @@ mod tests {
         readiness_with(phase, stopped, &[])
     }
 
-    fn readiness_with(phase: Phase, stopped: &[StoppedJournal], unreadable: &[&str]) -> (u16, String) {
-        let (stopped, unreadable) = (stopped.to_vec(), unreadable.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
-        let state = AdminState::new(Registry::default(), Box::new(move || stopped.clone()), Box::new(move || unreadable.clone()), Box::new(|| {}));
+    fn readiness_with(phase: Phase, stopped: &[StoppedJournal], troubles: &[&str]) -> (u16, String) {
+        let (stopped, troubles) = (stopped.to_vec(), troubles.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        let state = AdminState::new(Registry::default(), Box::new(move || stopped.clone()), Box::new(move || troubles.clone()), Box::new(|| {}));
         state.set_phase(phase);
         let (status, text) = state.readiness();
         (status.as_u16(), text)
@@ -275,8 +275,8 @@ mod tests {
 
     #[test]
     fn a_node_that_cannot_read_a_part_of_history_serves_and_says_it() {
-        let line = "log-7 from offset 40: J/7/O: No such file or directory";
-        assert_eq!(readiness_with(Phase::Ready, &[], &[line]), (200, format!("ready\nhistory cannot be read: {line}\n")));
+        let line = "history cannot be read: log-7 from offset 40: J/7/O: No such file or directory";
+        assert_eq!(readiness_with(Phase::Ready, &[], &[line]), (200, format!("ready\n{line}\n")));
         assert_eq!(readiness_with(Phase::Recovering, &[], &[line]).0, 503);
     }
 }

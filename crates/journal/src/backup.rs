@@ -20,7 +20,7 @@ use types::LogIndex;
 use uuid::Uuid;
 
 use crate::checkpoint::ReplayFrom;
-use crate::disk::{IoMode, RealStorage, SECTOR, Storage};
+use crate::disk::{IoMode, RealStorage, SECTOR, Storage, naming};
 use crate::journal::{Journal, JournalStatus};
 use crate::recovery::scan::{Chain, Scanned, Scanner};
 use crate::tail::HeldTail;
@@ -176,7 +176,7 @@ impl Pinned {
         // Where a segment was left the next one is there, if only its header.
         while files.is_empty() || chain.index < self.until || chain.left {
             let (is_wanted, name) = (chain.index < self.until, segment_name(sequence));
-            let file = storage.open(&name).map_err(|source| BackupError::Io { what: "open a segment", source })?;
+            let file = storage.open(&name).map_err(naming(&name)).map_err(|source| BackupError::Io { what: "open a segment", source })?;
             let header = SegmentHeader::read(&*file)?;
             let failed = |what: &'static str| move |source| BackupError::Io { what, source };
             let mut copied = Copied::create(to.join(&name)).map_err(failed("create a file"))?;

@@ -1,8 +1,10 @@
 //! The checkpoint: the state of every log at the end of a sealed segment, so that recovery replays only what
-//! came after. Written beside the old one and swapped in by rename, and once more as its copy.
+//! came after. Written beside the old one and swapped in by rename, and once more as its copy. Where one of the two cannot be replaced, the third
+//! name stands for it until it can: two files have the newest checkpoint whenever segments are freed that only older ones name. The file that stays is
+//! older, and says so by what it covers and, where that is the same, by its number: a start never takes it while one of the others can be read.
 //!
 //! ```text
-//!   0 u32 magic "MSCP"   4 u16 version (4)   6 u16 0   8 [16] journal UUID
+//!   0 u32 magic "MSCP"   4 u16 version (4)   6 u16 number among those of the same end   8 [16] journal UUID
 //!  24 u64 first segment to replay   32 u64 last index covered   40 u32 its term   44 u32 its header's CRC
 //!  48 u32 log count   52 u32 state count
 //!  56 logs:  u32 length, then  u64 id, u64 start, u64 end, u64 bytes,
@@ -36,6 +38,10 @@ use crate::transactions::{AbortedTransaction, OpenTransaction, Transactions};
 pub(crate) const NAME: &str = "checkpoint";
 /// Name of the second one, which says the same and is written behind the first: what it says is nowhere else.
 pub(crate) const NAME_COPY: &str = "checkpoint-copy";
+/// Name of the one that stands for either while that cannot be replaced.
+pub(crate) const NAME_THIRD: &str = "checkpoint-third";
+/// All of them. Of two that say the same the first is taken.
+pub(crate) const NAMES: [&str; 3] = [NAME, NAME_COPY, NAME_THIRD];
 /// Where neither is there, and was.
 pub(crate) const BOTH_MISSING: &str = "it is missing, and so is its copy";
 /// Name while it is being written.
@@ -104,6 +110,8 @@ pub struct Checkpoint {
     pub journal: Uuid,
     /// Where replay begins.
     pub replay: ReplayFrom,
+    /// Rises from one to the next of those with the same `replay`.
+    pub(crate) number: u16,
     /// All logs.
     pub logs: Vec<CheckpointLog>,
     /// The keyed state.
@@ -116,12 +124,22 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// Is it to be taken rather than another one that is whole too? `owner`: whose segments there are.
-    pub(crate) fn is_better(&self, other: &Self, owner: Option<Uuid>) -> bool {
+    fn is_better(&self, other: &Self, owner: Option<Uuid>) -> bool {
         let is_ours = |one: &Self| owner.is_none_or(|owner| owner == one.journal);
         match (is_ours(self), is_ours(other)) {
-            (true, true) => (self.replay.segment, self.replay.index) > (other.replay.segment, other.replay.index),
+            (true, true) => self.age() > other.age(),
             (ours, _) => ours,
         }
+    }
+
+    /// Rises from each to the next.
+    fn age(&self) -> (u64, LogIndex, u16) {
+        (self.replay.segment, self.replay.index, self.number)
+    }
+
+    /// The best of those that could be read, and which that is.
+    pub(crate) fn best(all: impl IntoIterator<Item = (&'static str, Self)>, owner: Option<Uuid>) -> Option<(&'static str, Self)> {
+        all.into_iter().reduce(|best, next| if next.1.is_better(&best.1, owner) { next } else { best })
     }
 }
 
@@ -176,7 +194,7 @@ fn encode_transactions(transactions: &Transactions, out: &mut Vec<u8>) {
 /// The whole file.
 pub(crate) fn encode<'a>(
     journal: Uuid,
-    replay: ReplayFrom,
+    (replay, number): (ReplayFrom, u16),
     logs: impl ExactSizeIterator<Item = (&'a [u8], SegmentSet)>,
     state: &StateMap,
     ended: &BTreeSet<LogId>,
@@ -184,7 +202,7 @@ pub(crate) fn encode<'a>(
     let mut out = Vec::new();
     out.extend_from_slice(&MAGIC.to_le_bytes());
     out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&number.to_le_bytes());
     out.extend_from_slice(journal.as_bytes());
     out.extend_from_slice(&replay.segment.to_le_bytes());
     out.extend_from_slice(&replay.index.0.to_le_bytes());
@@ -284,7 +302,7 @@ fn decode_covered(file: &[u8]) -> Result<(Checkpoint, usize), CheckpointError> {
     if found > VERSION {
         return Err(CheckpointError::NewerVersion { found });
     }
-    reader.take(2)?;
+    let number = u16::from_le_bytes(reader.array()?);
     let journal = Uuid::from_bytes(reader.array()?);
     let replay = ReplayFrom {
         segment: reader.u64()?,
@@ -317,7 +335,7 @@ fn decode_covered(file: &[u8]) -> Result<(Checkpoint, usize), CheckpointError> {
     if crc32c(&file[..covered]) != reader.u32()? {
         return Err(CheckpointError::Corrupt("checksum"));
     }
-    Ok((Checkpoint { journal, replay, logs, state: state.into_iter().collect(), ended, omits: found <= VERSION_OMITTING }, covered))
+    Ok((Checkpoint { journal, replay, number, logs, state: state.into_iter().collect(), ended, omits: found <= VERSION_OMITTING }, covered))
 }
 
 /// A log whose record ends at byte `end_at` of the file.

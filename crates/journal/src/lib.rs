@@ -122,6 +122,16 @@ pub enum Planted {
     LoadReplaced,
     /// Frees and rewrites segments that replace files which are still there.
     ForgetReplacing,
+    /// Rewrites nothing more where the file of one segment cannot be replaced.
+    StopAtUnreplaced,
+    /// Tries a spare again and again that cannot be renamed.
+    InsistOnSpare,
+    /// Takes no checkpoint for written when space cannot be kept back.
+    NeedReserves,
+    /// Has no third name for a checkpoint that cannot be replaced.
+    ForgoThird,
+    /// Takes a checkpoint for written twice of which the copy could not be replaced.
+    CountAlone,
 }
 
 #[cfg(feature = "planted")]

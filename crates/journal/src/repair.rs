@@ -237,8 +237,8 @@ fn note_gaps(storage: &RealStorage, folder: &Path, survey: &Survey) -> Result<()
     let archived = |id: &LogId| survey.archived_until.get(id).copied().unwrap_or_default();
     let last = survey.logs.iter().filter_map(|(id, log)| Some((*id, log.lost.last()?.end)));
     let gaps: HashMap<LogId, Offset> = last.filter(|(id, end)| *end > archived(id)).collect();
-    for name in [checkpoint::NAME, checkpoint::NAME_COPY] {
-        // One that is damaged or missing says nothing; the other one is used then.
+    for name in checkpoint::NAMES {
+        // One that is damaged or missing says nothing; another one is used then.
         let Ok(bytes) = std::fs::read(folder.join(name)) else { continue };
         let Ok(Some(noted)) = checkpoint::with_gaps(&bytes, &gaps) else { continue };
         let _ = storage.remove(NAME_REPAIRING);

@@ -1,5 +1,6 @@
 //! What of a journal's history could not be read when somebody wanted it: which file, whose records, and why. Each is logged once, when it is
-//! found, and once more when it is readable again; readers get an error each time. `Journal::unreadable` tells those who look on.
+//! found, and once more when it is readable again; readers get an error each time. `Journal::unreadable` tells those who look on, and
+//! `Journal::held_up` what keeps space from coming back.
 //!
 //! Reads that succeed pay for one relaxed load.
 
@@ -33,6 +34,8 @@ pub(crate) struct UnreadablePlaces {
     places: Mutex<BTreeMap<(String, Option<u32>), Unreadable>>,
     /// How many there are.
     count: AtomicUsize,
+    /// Why no space comes back.
+    held_up: Mutex<Option<String>>,
 }
 
 impl UnreadablePlaces {
@@ -74,6 +77,15 @@ impl Journal {
     /// How many places these are.
     pub fn unreadable_count(&self) -> usize {
         self.unreadable_places().count.load(Ordering::Relaxed)
+    }
+
+    /// Why the space of what is dead does not come back at the moment, with the file's name; `None` where it does, or where the disk is only full.
+    pub fn held_up(&self) -> Option<String> {
+        self.unreadable_places().held_up.lock().clone()
+    }
+
+    pub(crate) fn set_held_up(&self, why: Option<String>) {
+        *self.unreadable_places().held_up.lock() = why;
     }
 
     /// A file, or the run at a position of it, cannot be read.

@@ -240,7 +240,7 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
         let Some(entries) = unless_missing(fs::read_dir(&from)).with_context(|| from.display().to_string())? else { continue };
         for entry in entries {
             let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-            let wanted = ["checkpoint", "checkpoint-copy", "reached"].iter().any(|wanted| name == *wanted) || ["segment-", "repairing-"].iter().any(|start| name.to_string_lossy().starts_with(start));
+            let wanted = ["checkpoint", "checkpoint-copy", "checkpoint-third", "reached"].iter().any(|wanted| name == *wanted) || ["segment-", "repairing-"].iter().any(|start| name.to_string_lossy().starts_with(start));
             if wanted && fs::metadata(&path).with_context(|| path.display().to_string())?.is_file() {
                 copy_readable(&path, &to.join(&name), &|bytes| bar.advance(bytes)).with_context(|| path.display().to_string())?;
             }

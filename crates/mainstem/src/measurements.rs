@@ -108,6 +108,7 @@ pub struct Measurements {
     disk_full: Gauge,
     waiting: Gauge,
     unreadable: Gauge,
+    held_up: Gauge,
     files: Gauge,
     recovery_seconds: Gauge<f64, AtomicU64>,
     recovered_bytes: Gauge,
@@ -167,6 +168,7 @@ impl Measurements {
             ("journals_disk_full", "Journals that refuse data because the disk is full", &self.disk_full),
             ("journals_waiting_for_archive", "Journals whose appends wait for the archive, because the window is full", &self.waiting),
             ("history_unreadable", "Archive objects and parts of segments that could not be read when somebody wanted them", &self.unreadable),
+            ("journals_held_up", "Journals in which space that is free does not come back, because a file cannot be written, replaced or removed", &self.held_up),
             ("journal_file_bytes", "What the files of the journals take on the disk", &self.files),
             ("queue_imbalance", "Messages of queues and of shared subscriptions that are in no state, or in two; always 0 unless there is a defect", &self.imbalance),
             ("recovered_bytes", "Chunks replayed at the start", &self.recovered_bytes),
@@ -250,10 +252,12 @@ impl Measurements {
         stopped
     }
 
-    /// What of the history of journals cannot be read, a line each.
-    pub fn unreadable(&self) -> Vec<String> {
+    /// What of the history of journals cannot be read, and which of them get no space back, a line each.
+    pub fn troubles(&self) -> Vec<String> {
         let journals = self.node.get().map(|node| node.broker.journals().to_vec()).unwrap_or_default();
-        journals.iter().flat_map(|journal| journal.unreadable()).map(|found| format!("{} from offset {}: {}", found.log, found.from, found.what)).collect()
+        let unreadable = journals.iter().flat_map(|journal| journal.unreadable()).map(|found| format!("history cannot be read: {} from offset {}: {}", found.log, found.from, found.what));
+        let held_up = journals.iter().filter_map(|journal| Some(format!("space does not come back: journal {}: {}", journal.number(), journal.held_up()?)));
+        unreadable.chain(held_up).collect()
     }
 
     /// What memory is used for.
@@ -313,6 +317,7 @@ impl Measurements {
         self.disk_full.set(count(node, |journal| journal.status() == JournalStatus::DiskFull));
         self.waiting.set(count(node, Journal::waits_for_archive));
         self.unreadable.set(sum(&|journal| journal.unreadable_count()));
+        self.held_up.set(count(node, |journal| journal.held_up().is_some()));
         self.files.set(sum(&|journal| journal.file_bytes() as usize));
         let topics = node.broker.topics();
         self.topics.set(topics.len() as i64);

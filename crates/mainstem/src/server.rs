@@ -364,11 +364,11 @@ fn register(
 }
 
 fn admin_state(measurements: &Measurements) -> Arc<AdminState> {
-    let (for_status, for_history, for_pages) = (measurements.clone(), measurements.clone(), measurements.clone());
+    let (for_status, for_troubles, for_pages) = (measurements.clone(), measurements.clone(), measurements.clone());
     let mut registry = Registry::default();
     measurements.register(&mut registry);
     let stopped = Box::new(move || for_status.stopped_journals());
-    AdminState::new(registry, stopped, Box::new(move || for_history.unreadable()), Box::new(move || for_pages.refresh()))
+    AdminState::new(registry, stopped, Box::new(move || for_troubles.troubles()), Box::new(move || for_pages.refresh()))
 }
 
 type Threads = Vec<std::thread::JoinHandle<()>>;

@@ -180,6 +180,9 @@ fn warnings(call: &Call<'_>) -> Vec<Value> {
         for part in journal.unreadable().into_iter().take(UNREADABLE_SHOWN) {
             warn("history_unreadable", format!("journal {number} cannot read {} from offset {}: {}", part.log, part.from, part.what));
         }
+        if let Some(why) = journal.held_up() {
+            warn("space_held_up", format!("space that is free in journal {number} does not come back: {why}"));
+        }
         if journal.waits_for_archive() {
             warn("waits_for_archive", format!("journal {number} waits for the archive to take what lies beyond its window"));
         }

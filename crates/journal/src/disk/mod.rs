@@ -32,6 +32,11 @@ pub use uring::UringSubmitter;
 /// Positions and lengths of every write are multiples of this, and its memory is aligned to it.
 pub const SECTOR: usize = 4096;
 
+/// An error that says of which file it is; what kind it is stays.
+pub(crate) fn naming(file: &str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{file}: {error}"))
+}
+
 /// An open file of a journal. Reads and writes block.
 pub trait File: Send + Sync {
     /// The name it was opened under, for messages.

@@ -6,9 +6,11 @@
 //! * K2 A checkpoint covers only segments whose index is on disk.
 //! * K3 A segment is freed only when a checkpoint covers it and no live log has a record in it that is not in the archive.
 
+mod checkpoints;
 mod choose;
 mod copy;
 mod expiry;
+mod failures;
 mod pin;
 mod retention;
 mod rewrite;
@@ -17,6 +19,7 @@ mod setbacks;
 mod spares;
 mod usage;
 
+pub(crate) use checkpoints::FoundCheckpoint;
 pub(crate) use copy::Copy;
 pub(crate) use rewrite::NAME_REWRITING;
 
@@ -25,18 +28,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashSet;
 use types::{LogId, LogIndex, Term};
 
 use crate::archive;
 use crate::checkpoint::{self, ReplayFrom};
-use crate::disk::{File, Storage};
+use crate::disk::{File, Storage, naming};
 use crate::index::{SealInfo, SealedIndex, write_index};
 use crate::journal::Journal;
 use crate::log::Log;
 use crate::recent::SegmentRuns;
 use crate::recovery::{note_reached, spare_name};
-use crate::segment_set::SegmentSet;
 use crate::segments::{
     PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name,
 };
@@ -126,6 +127,13 @@ pub struct Keeper {
     replay: ReplayFrom,
     checkpointed: u64,
     bytes_since_checkpoint: u64,
+    numbers: checkpoints::Numbers,
+    /// Where the newest checkpoint is that counts.
+    newest: &'static str,
+    /// The third name is taken.
+    third: bool,
+    /// Why the last checkpoint does not count, unless the disk was full.
+    checkpoint_failed: Option<String>,
     /// Segments were replaced that the checkpoint on disk still names.
     rewritten_since_checkpoint: bool,
     checkpoint_bytes: u64,
@@ -144,7 +152,7 @@ pub struct Keeper {
     gate: Gate,
     /// Room in the window is taken by files on their way out.
     waits_for_dead: bool,
-    failed: Option<String>,
+    failures: failures::Failures,
 }
 
 /// When old segments are to be looked after; times in ms.
@@ -181,6 +189,7 @@ pub(crate) struct KeeperStart {
     /// Logs that had ended, of which the archive had something.
     pub ended: Vec<LogId>,
     pub replay: ReplayFrom,
+    pub checkpoint: FoundCheckpoint,
     pub next_sequence: u64,
     pub spares: Vec<String>,
     /// Replaced segments whose files could not be removed, and the segments that replace them.
@@ -217,6 +226,10 @@ impl Keeper {
             unpruned: VecDeque::new(),
             replay: start.replay,
             bytes_since_checkpoint: 0,
+            numbers: checkpoints::Numbers::new(start.checkpoint, start.replay, start.next_sequence),
+            newest: checkpoint::NAME,
+            third: start.checkpoint.third,
+            checkpoint_failed: None,
             rewritten_since_checkpoint: true,
             checkpoint_bytes: 0,
             next_sequence: start.next_sequence,
@@ -230,7 +243,7 @@ impl Keeper {
             expiry: expiry::Expiry::default(),
             gate: Gate::default(),
             waits_for_dead: false,
-            failed: None,
+            failures: failures::Failures::default(),
         }
     }
 
@@ -270,7 +283,7 @@ impl Keeper {
 
     /// Were records let go since the last look, or is more to be had without a checkpoint, and is that look long enough ago?
     fn has_quiet_news(&self) -> bool {
-        self.is_quiet_since(self.look.at) && (self.journal.take_released() || self.look.held_back)
+        self.is_quiet_since(self.look.at) && (self.journal.take_released() || self.look.held_back || self.journal.held_up().is_some())
     }
 
     /// The clock may go back.
@@ -307,19 +320,16 @@ impl Keeper {
         let last = if whole { now } else { self.look.last };
         self.look = Look { wanted: false, whole: false, last, at: now, not_before: now, ..self.look };
         let outcome = self.look_after_segments(whole);
+        let failed = outcome.as_ref().err().filter(|error| !error.is_full()).map(ToString::to_string);
+        self.journal.set_held_up(failed.or_else(|| self.checkpoint_failed.clone()));
         self.report("look after old segments", outcome);
     }
 
     fn report(&mut self, what: &'static str, outcome: Result<(), KeeperError>) {
-        match outcome {
-            Ok(()) => self.failed = None,
-            Err(error) => {
-                let text = format!("{what}: {error}");
-                if self.failed.as_ref() != Some(&text) {
-                    tracing::warn!(journal = self.journal.number(), what, %error, "background work failed, will be tried again");
-                }
-                self.failed = Some(text);
-            }
+        if let Err(error) = outcome
+            && self.failures.tell(what, self.journal.now_ms())
+        {
+            tracing::warn!(journal = self.journal.number(), what, %error, "background work failed, will be tried again");
         }
     }
 
@@ -379,12 +389,12 @@ impl Keeper {
         let name = segment_name(sequence);
         let is_there = self.storage.list()?.contains(&name);
         if !is_there && !self.use_spare(&name) {
-            let file = self.storage.create(&name, size)?;
+            let file = self.storage.create(&name, size).map_err(naming(&name))?;
             return self.begin_segment(file, (sequence, size), SEGMENT_HEADER_BYTES as u64);
         }
-        let file = self.storage.open(&name)?;
+        let file = self.storage.open(&name).map_err(naming(&name))?;
         if file.size()? != size {
-            file.allocate(size)?;
+            file.allocate(size).map_err(naming(&name))?;
         }
         self.begin_segment(file, (sequence, size), size)
     }
@@ -397,8 +407,7 @@ impl Keeper {
             created: self.journal.now_ms(),
             replaces: Vec::new(),
         };
-        file.write_at(0, &header.encode())?;
-        file.sync()?;
+        file.write_at(0, &header.encode()).and_then(|()| file.sync()).map_err(naming(&segment_name(sequence)))?;
         self.storage.sync_folder()?;
         self.journal.segments().insert(sequence, Arc::clone(&file));
         Ok(PreparedSegment { sequence, file, size, written_before, for_state: false })
@@ -438,8 +447,9 @@ impl Keeper {
             last_term: job.last_term,
             last_crc: job.last_crc,
         };
-        let rows = write_index(&*job.file, job.end, job.logs.ids(), job.runs.iter(), &info)?;
-        job.file.sync()?;
+        let name = segment_name(job.sequence);
+        let rows = write_index(&*job.file, job.end, job.logs.ids(), job.runs.iter(), &info).map_err(naming(&name))?;
+        job.file.sync().map_err(naming(&name))?;
         let cache = Arc::clone(self.journal.index_cache());
         let index = SealedIndex::open(Arc::clone(&job.file), info.journal, info.sequence, cache)?;
         let segment = self.journal.segments().get(job.sequence).expect("a segment is in the table from its creation");
@@ -494,73 +504,6 @@ impl Keeper {
             }
             self.journal.recent().remove_through(segment.sequence);
         }
-    }
-
-    /// A checkpoint after each segment, but rarer when it has grown large: with its copy it may not cost more than a tenth of what is
-    /// written.
-    fn write_checkpoint_if_due(&mut self) {
-        // Segments are freed only behind a checkpoint: within a window it may not be long in coming.
-        let latest = self.journal.marks().map_or(2 << 30, |marks| (marks.full - marks.calm) / 2);
-        // Likewise on a full disk, where two small segments take turns.
-        let latest = if self.journal.is_disk_full() { 0 } else { latest };
-        if self.bytes_since_checkpoint < (self.checkpoint_bytes * 20).min(latest) || self.journal.is_unchecked() {
-            return;
-        }
-        let outcome = self.write_checkpoint();
-        self.report("write a checkpoint", outcome.map_err(Into::into));
-    }
-
-    fn write_checkpoint(&mut self) -> io::Result<()> {
-        let journal = &self.journal;
-        #[cfg(feature = "planted")]
-        if journal.planted() == Some(crate::Planted::OmitDropped) {
-            self.logs.retain(|id, _| journal.log(*id).is_some());
-        }
-        for log in self.logs.keys().filter_map(|id| journal.log(*id)) {
-            let mut inner = log.inner();
-            let start = log.start();
-            let stale = inner.terms.windows(2).take_while(|pair| pair[1].1 <= start).count();
-            inner.terms.drain(..stale);
-        }
-        // A log whose end lies behind the checkpoint is part of it: replay begins where it was there. Nobody needs its segments any more.
-        let segments = |id: &LogId| journal.log(*id).map_or_else(SegmentSet::default, |log| log.inner().segments.clone());
-        let records: Vec<(&[u8], _)> = self.logs.iter().map(|(id, record)| (record.as_slice(), segments(id))).collect();
-        if !self.ended.is_empty() {
-            let archived: HashSet<LogId> = self.state.iter().filter_map(|(key, _)| archive::log_of(key)).collect();
-            self.ended.retain(|id| archived.contains(id));
-        }
-        let bytes = checkpoint::encode(journal.uuid(), self.replay, records.into_iter(), &self.state, &self.ended);
-        write_all(&*self.create_checkpoint(bytes.len() as u64)?, &bytes)?;
-        self.put_checkpoint(checkpoint::NAME)?;
-        // What is kept for the next checkpoint is not for the copy: on a full disk there is none.
-        self.checkpoint_bytes = bytes.len() as u64;
-        // What is not kept now is kept with the next checkpoint. The copy stands for this one: it says the same, or is not there.
-        let room = self.keep_room();
-        let copied = match &room {
-            Ok(false) => Err(io::ErrorKind::StorageFull.into()),
-            Ok(true) | Err(_) => self.storage.create(checkpoint::NAME_NEW, bytes.len() as u64).and_then(|file| write_all(&*file, &bytes)).and_then(|()| self.put_checkpoint(checkpoint::NAME_COPY)),
-        };
-        if let Err(error) = room {
-            self.report("keep space for the next checkpoint and for a rewriting", Err(error.into()));
-        }
-        match copied {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                drop(self.storage.remove(checkpoint::NAME_COPY));
-                let _ = self.keep_room();
-            }
-            outcome => outcome?,
-        }
-        self.checkpointed = self.replay.segment;
-        self.bytes_since_checkpoint = 0;
-        self.rewritten_since_checkpoint = false;
-        self.journal.window().set_others(room::other_bytes(&self.journal, self.checkpoint_bytes));
-        self.journal.metrics().checkpoints.inc();
-        Ok(())
-    }
-
-    fn put_checkpoint(&self, name: &str) -> io::Result<()> {
-        self.storage.rename(checkpoint::NAME_NEW, name)?;
-        self.storage.sync_folder()
     }
 
     /// Takes segments out of the table that are dead, or replaced `by` another, and keeps or removes their files. Those that cannot be removed are
@@ -654,14 +597,6 @@ fn tell_undeleted(journal: u16, file: &str, error: &io::Error) {
     tracing::warn!(journal, file, %error, "the file of a segment that is not needed any more cannot be removed, that will be tried again");
 }
 
-/// Writes and flushes a checkpoint.
-fn write_all(file: &dyn File, bytes: &[u8]) -> io::Result<()> {
-    for (number, piece) in bytes.chunks(1 << 20).enumerate() {
-        file.write_at((number << 20) as u64, piece)?;
-    }
-    file.sync()
-}
-
 /// Why background work failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeeperError {
@@ -672,4 +607,10 @@ pub(crate) enum KeeperError {
     /// Of a segment that is being rewritten.
     #[error("segment {sequence} cannot be rewritten: {error}")]
     Source { sequence: u64, error: SegmentError },
+}
+
+impl KeeperError {
+    fn is_full(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::StorageFull)
+    }
 }

@@ -9,6 +9,7 @@ use types::LogIndex;
 
 use crate::backup::{BackupError, PinJob, Pinned};
 use crate::checkpoint;
+use crate::disk::naming;
 use crate::segments::sequence_of;
 
 impl Keeper {
@@ -27,12 +28,14 @@ impl Keeper {
         let mut sealed = Vec::new();
         for name in self.storage.list().map_err(failed("list the journal's folder"))? {
             let sequence = sequence_of(&name);
-            if sequence.is_none() && name != checkpoint::NAME {
+            if sequence.is_none() && name != self.newest {
                 continue;
             }
-            self.storage.link(&name, &folder.join(&name)).map_err(failed("give a file a second name"))?;
+            // A backup has one checkpoint, under its usual name.
+            let name_there = if sequence.is_none() { checkpoint::NAME.to_owned() } else { name.clone() };
+            self.storage.link(&name, &folder.join(&name_there)).map_err(naming(&name)).map_err(failed("give a file a second name"))?;
             if sequence.is_none_or(|sequence| sequence < self.replay.segment) {
-                sealed.push(name);
+                sealed.push(name_there);
             }
         }
         self.pinned_from = Some(self.replay.segment);

@@ -16,7 +16,7 @@ use super::copy::{Copy, Source};
 use super::room::NAME_ROOM;
 use super::usage::Usage;
 use super::{Keeper, KeeperError};
-use crate::disk::File;
+use crate::disk::{File, naming};
 use crate::index::{SealInfo, SealedIndex, write_index};
 use crate::segments::{SEGMENT_HEADER_BYTES, Segment, SegmentError, SegmentHeader, SegmentKind, segment_name};
 
@@ -36,7 +36,7 @@ impl Keeper {
         // As long as it stays nothing is rewritten.
         let leftover = self.remove_leftover();
         // A checkpoint names the segments of before the last rewriting only: recovery looks back one step, not two.
-        if self.rewritten_since_checkpoint || self.is_checkpoint_worth(&usage) {
+        if self.rewritten_since_checkpoint || self.checkpoint_failed.is_some() || self.is_checkpoint_worth(&usage) {
             self.write_checkpoint()?;
         }
         let covered = self.checkpointed.min(self.pinned_from.unwrap_or(u64::MAX));
@@ -141,7 +141,7 @@ impl Keeper {
     /// What an attempt that failed, or was given up, has left of a rewriting.
     fn remove_leftover(&mut self) -> Result<(), KeeperError> {
         if self.storage.list()?.iter().any(|name| name == NAME_REWRITING) {
-            self.storage.remove(NAME_REWRITING)?;
+            self.storage.remove(NAME_REWRITING).map_err(naming(NAME_REWRITING))?;
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Keeper {
             created: self.journal.now_ms(),
             replaces: victims.to_vec(),
         };
-        file.write_at(0, &header.encode())?;
+        file.write_at(0, &header.encode()).map_err(naming(NAME_REWRITING))?;
         let mut copy = Copy::new(file);
         let Some(logs) = self.copy_live(&sources, &mut copy, limits)? else { return Ok(false) };
         let newest = sources.last().map(|(_, index)| *index.info());
@@ -173,13 +173,13 @@ impl Keeper {
             last_term: newest.map_or(Term(0), |info| info.last_term),
             last_crc: newest.map_or(0, |info| info.last_crc),
         };
-        let (file, mut runs, end) = copy.finish()?;
+        let (file, mut runs, end) = copy.finish().map_err(naming(NAME_REWRITING))?;
         // The index has those of each log in the order of its offsets, wherever they lie.
         runs.sort_unstable_by_key(|run| (run.log, run.base));
         let ids: Vec<LogId> = runs.chunk_by(|one, other| one.log == other.log).map(|same| same[0].log).collect();
         let places = runs.iter().map(|run| (ids.partition_point(|id| *id < run.log) as u32, *run));
-        write_index(&*file, end, &ids, places, &info)?;
-        file.sync()?;
+        write_index(&*file, end, &ids, places, &info).map_err(naming(NAME_REWRITING))?;
+        file.sync().map_err(naming(NAME_REWRITING))?;
         let index = self.open_index(&file, sequence)?;
         self.rewritten_since_checkpoint = true;
         let replaced = self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file));
@@ -200,20 +200,24 @@ impl Keeper {
 
     /// A file was to have the name of a segment. Where it is known to have its own still, only that segment is left alone.
     fn not_replaced(&self, new: &SegmentHeader, source: io::Error) -> KeeperError {
+        #[cfg(feature = "planted")]
+        if self.journal.planted() == Some(crate::Planted::StopAtUnreplaced) {
+            return source.into();
+        }
         let left = self.storage.open(NAME_REWRITING).ok().and_then(|file| SegmentHeader::read(&*file).ok());
         match left {
             Some(left) if left == *new => KeeperError::Source { sequence: new.sequence, error: SegmentError::Io { file: segment_name(new.sequence), source } },
-            _ => source.into(),
+            _ => naming(&segment_name(new.sequence))(source).into(),
         }
     }
 
     /// The file that is to be a rewritten segment. On a short disk it takes the space that is kept for it, which nobody else can have then.
     fn begin_rewriting(&mut self, limits: &Limits) -> Result<Arc<dyn File>, KeeperError> {
         if limits.short && self.storage.list()?.iter().any(|name| name == NAME_ROOM) {
-            self.storage.rename(NAME_ROOM, NAME_REWRITING)?;
-            return Ok(self.storage.open(NAME_REWRITING)?);
+            self.storage.rename(NAME_ROOM, NAME_REWRITING).map_err(naming(NAME_ROOM))?;
+            return Ok(self.storage.open(NAME_REWRITING).map_err(naming(NAME_REWRITING))?);
         }
-        Ok(self.storage.create(NAME_REWRITING, SEGMENT_HEADER_BYTES as u64)?)
+        Ok(self.storage.create(NAME_REWRITING, SEGMENT_HEADER_BYTES as u64).map_err(naming(NAME_REWRITING))?)
     }
 
     fn open_index(&self, file: &Arc<dyn File>, sequence: u64) -> Result<SealedIndex, KeeperError> {

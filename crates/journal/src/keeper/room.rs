@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::choose::Limits;
 use super::{Keeper, KeeperError};
 use crate::checkpoint;
-use crate::disk::{File, SECTOR};
+use crate::disk::{File, SECTOR, naming};
 use crate::journal::Journal;
 use crate::segments::{PreparedSegment, SEGMENT_HEADER_BYTES, segment_name};
 
@@ -29,15 +29,16 @@ impl Keeper {
     /// The file of the next checkpoint; on a full disk in the space that is kept for it.
     pub(super) fn create_checkpoint(&self, bytes: u64) -> io::Result<Arc<dyn File>> {
         if self.storage.list()?.iter().any(|name| name == checkpoint::NAME_NEW) {
-            self.storage.remove(checkpoint::NAME_NEW)?;
+            self.storage.remove(checkpoint::NAME_NEW).map_err(naming(checkpoint::NAME_NEW))?;
         }
-        match self.storage.create(checkpoint::NAME_NEW, bytes) {
+        let created = match self.storage.create(checkpoint::NAME_NEW, bytes) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 self.storage.remove(NAME_RESERVE).map_err(|_| error)?;
                 self.storage.create(checkpoint::NAME_NEW, bytes)
             }
             outcome => outcome,
-        }
+        };
+        created.map_err(naming(checkpoint::NAME_NEW))
     }
 
     /// Of this start, or of the one before.
@@ -55,7 +56,7 @@ impl Keeper {
 
     fn keep(&self, name: &str, wanted: u64) -> io::Result<bool> {
         let outcome = if self.storage.list()?.iter().any(|there| there == name) {
-            let kept = self.storage.open(name)?;
+            let kept = self.storage.open(name).map_err(naming(name))?;
             let size = kept.size()?;
             // What is wanted may have been more before.
             if size < wanted || size > 2 * wanted { kept.allocate(wanted) } else { Ok(()) }
@@ -64,7 +65,7 @@ impl Keeper {
         };
         match outcome {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(false),
-            outcome => outcome.map(|()| true),
+            outcome => outcome.map(|()| true).map_err(naming(name)),
         }
     }
 
@@ -218,7 +219,7 @@ fn room_bytes(journal: &Journal) -> u64 {
     (longest / 2 + longest / 32).next_multiple_of(SECTOR as u64)
 }
 
-/// What the next checkpoint, the one before it, its copy and the space that is kept take beside segments.
+/// What the next checkpoint, the one before it, its copy, one that cannot be replaced, and the space that is kept take beside segments.
 pub(super) fn other_bytes(journal: &Journal, checkpoint_bytes: u64) -> u64 {
-    3 * checkpoint_bytes.next_multiple_of(SECTOR as u64) + (2 * checkpoint_bytes).max(RESERVE_BYTES_MIN) + room_bytes(journal)
+    4 * checkpoint_bytes.next_multiple_of(SECTOR as u64) + (2 * checkpoint_bytes).max(RESERVE_BYTES_MIN) + room_bytes(journal)
 }

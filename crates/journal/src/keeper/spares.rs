@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use super::Keeper;
+use crate::disk::naming;
 use crate::recovery::spare_name;
 
 /// Most files that are kept.
@@ -103,6 +104,11 @@ impl Keeper {
         let sequence = self.next_sequence;
         while let Some((at, spare)) = self.spares.choose(sequence).map(|(at, spare)| (at, spare.to_owned())) {
             let renamed = self.storage.rename(&spare, name);
+            #[cfg(feature = "planted")]
+            if self.journal.planted() == Some(crate::Planted::InsistOnSpare) && renamed.is_err() {
+                // As if there were nothing to make a segment of.
+                return true;
+            }
             if renamed.is_ok() {
                 self.spares.take(at);
             } else {
@@ -130,7 +136,7 @@ impl Keeper {
     fn discard_spare(&mut self, name: &str) -> bool {
         match self.storage.discard(name, None) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                self.report("remove a spare segment file", Err(error.into()));
+                self.report("remove a spare segment file", Err(naming(name)(error).into()));
                 false
             }
             _ => true,

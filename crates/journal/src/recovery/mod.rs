@@ -28,10 +28,10 @@ use crate::archive::{self, ArchiveRecordError, ArchiveStore};
 use crate::archiver::Archiver;
 use crate::checkpoint::{self, Checkpoint, CheckpointError, CheckpointLog, ReplayFrom};
 use crate::chunk::{Entry, EntryKind, FLAG_DELETED, body, split_state};
-use crate::disk::{File, Storage, Submitter};
+use crate::disk::{File, Storage, Submitter, naming};
 use crate::index::SealedIndex;
 use crate::journal::{Journal, JournalConfig};
-use crate::keeper::{Keeper, KeeperStart, SealJob};
+use crate::keeper::{FoundCheckpoint, Keeper, KeeperStart, SealJob};
 use crate::producers::Producers;
 use crate::reached;
 use crate::recent::SegmentRuns;
@@ -98,6 +98,11 @@ fn io_error(what: &'static str) -> impl Fn(io::Error) -> OpenError {
     move |source| OpenError::Io { what, source }
 }
 
+/// Opens a segment; an error names it.
+fn open_named(storage: &dyn Storage, name: &str) -> Result<Arc<dyn File>, OpenError> {
+    storage.open(name).map_err(naming(name)).map_err(io_error("open a segment"))
+}
+
 /// A journal, ready to run: the front for everybody, the writer and the keeper for their threads.
 pub struct Opened<S> {
     /// For the broker.
@@ -128,10 +133,11 @@ pub fn open<S: Submitter>(
     let files = Files::list(&*storage)?;
     let checkpoint = read_checkpoint(&*storage, &files);
     #[cfg(feature = "planted")]
-    let forgoes = config.planted == Some(crate::Planted::ForgoCheckpoint) && !files.checkpoint && !files.copy;
+    let forgoes = config.planted == Some(crate::Planted::ForgoCheckpoint) && files.checkpoints.is_empty();
     #[cfg(feature = "planted")]
     let checkpoint = if forgoes { Ok(None) } else { checkpoint };
     let checkpoint = checkpoint?;
+    let (checkpoint, found) = checkpoint.unzip();
     let (uuid, replay) = match &checkpoint {
         Some(checkpoint) => (checkpoint.journal, checkpoint.replay),
         None => (
@@ -177,6 +183,7 @@ pub fn open<S: Submitter>(
         state: recovered.checkpoint_state,
         ended: recovered.checkpoint_ended,
         replay,
+        checkpoint: found.unwrap_or_default(),
         next_sequence,
         spares: Files::list(&*storage)?.spares,
         undeleted,
@@ -234,8 +241,7 @@ fn restore_archive(journal: &Journal, state: &StateMap, ended: &HashSet<LogId>) 
 struct Files {
     segments: Vec<u64>,
     spares: Vec<String>,
-    checkpoint: bool,
-    copy: bool,
+    checkpoints: Vec<&'static str>,
 }
 
 impl Files {
@@ -245,8 +251,7 @@ impl Files {
         segments.sort_unstable();
         Ok(Self {
             segments,
-            checkpoint: names.iter().any(|name| name == checkpoint::NAME),
-            copy: names.iter().any(|name| name == checkpoint::NAME_COPY),
+            checkpoints: checkpoint::NAMES.into_iter().filter(|one| names.iter().any(|name| name == one)).collect(),
             spares: names.into_iter().filter(|name| name.starts_with(PREFIX_SPARE)).collect(),
         })
     }
@@ -264,7 +269,7 @@ impl Files {
     /// Without a checkpoint the first segment says whose journal this is.
     fn journal_uuid(&self, storage: &dyn Storage) -> Result<Option<Uuid>, OpenError> {
         let Some(first) = self.segments.first() else { return Ok(None) };
-        let file = storage.open(&segment_name(*first)).map_err(io_error("open a segment"))?;
+        let file = open_named(storage, &segment_name(*first))?;
         match SegmentHeader::read(&*file) {
             Ok(header) => Ok(Some(header.journal)),
             Err(error @ SegmentError::Corrupt { .. }) if *first == 1 && self.segments.len() == 1 => {
@@ -276,27 +281,33 @@ impl Files {
     }
 }
 
-/// The checkpoint; its copy, if that is all that is left or the newer one.
-fn read_checkpoint(storage: &dyn Storage, files: &Files) -> Result<Option<Checkpoint>, OpenError> {
-    let first = files.checkpoint.then(|| read_one(storage, checkpoint::NAME));
-    let copy = files.copy.then(|| read_one(storage, checkpoint::NAME_COPY));
-    let owner = files.segments.iter().find_map(|sequence| SegmentHeader::read(&*storage.open(&segment_name(*sequence)).ok()?).ok());
-    match (first, copy) {
-        (Some(Ok(first)), Some(Ok(copy))) => {
-            let takes_copy = copy.is_better(&first, owner.map(|header| header.journal));
-            Ok(Some(if takes_copy { copy } else { first }))
+/// The newest checkpoint that can be read, whatever its name is.
+fn read_checkpoint(storage: &dyn Storage, files: &Files) -> Result<Option<(Checkpoint, FoundCheckpoint)>, OpenError> {
+    let (mut whole, mut unread) = (Vec::new(), Vec::new());
+    for name in &files.checkpoints {
+        match read_one(storage, name) {
+            Ok(checkpoint) => whole.push((*name, checkpoint)),
+            Err(error @ OpenError::Checkpoint(CheckpointError::NewerVersion { .. })) if *name == checkpoint::NAME => return Err(error),
+            Err(error) => unread.push((*name, error)),
         }
-        (Some(Err(error @ OpenError::Checkpoint(CheckpointError::NewerVersion { .. }))), _) => Err(error),
-        (first @ (Some(Err(_)) | None), Some(Ok(copy))) => {
-            let error = first.and_then(Result::err).map_or_else(|| "it is not there".to_owned(), |error| error.to_string());
-            tracing::error!(error, "the checkpoint is damaged; its copy is used, which says the same");
-            Ok(Some(copy))
-        }
-        (Some(first), _) => first.map(Some),
-        (None, Some(Err(error))) => Err(error),
-        (None, None) if files.has_rewritten(storage)? => Err(CheckpointError::Corrupt(checkpoint::BOTH_MISSING).into()),
-        (None, None) => Ok(None),
     }
+    let owner = files.segments.iter().find_map(|sequence| SegmentHeader::read(&*storage.open(&segment_name(*sequence)).ok()?).ok());
+    let Some((used, checkpoint)) = Checkpoint::best(whole, owner.map(|header| header.journal)) else {
+        return match unread.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None if files.has_rewritten(storage)? => Err(CheckpointError::Corrupt(checkpoint::BOTH_MISSING).into()),
+            None => Ok(None),
+        };
+    };
+    for (file, error) in &unread {
+        tracing::error!(file, %error, used, "a checkpoint cannot be read; another one is used, which says the same");
+    }
+    if !files.checkpoints.contains(&checkpoint::NAME) {
+        tracing::error!(file = checkpoint::NAME, used, "a checkpoint is not there; another one is used, which says the same");
+    }
+    let third = files.checkpoints.contains(&checkpoint::NAME_THIRD);
+    let found = FoundCheckpoint { number: checkpoint.number, others_unread: !unread.is_empty(), third };
+    Ok(Some((checkpoint, found)))
 }
 
 /// Does the file's header say that it was made of others? A damaged one says nothing.
@@ -304,7 +315,7 @@ fn read_checkpoint(storage: &dyn Storage, files: &Files) -> Result<Option<Checkp
 /// # Errors
 /// `Io`, `Segment`: the file cannot be opened or read now.
 pub(crate) fn is_rewritten(storage: &dyn Storage, name: &str) -> Result<bool, OpenError> {
-    let file = storage.open(name).map_err(io_error("open a segment"))?;
+    let file = open_named(storage, name)?;
     match SegmentHeader::read(&*file) {
         Ok(header) => Ok(header.kind == SegmentKind::Rewritten),
         Err(SegmentError::Corrupt { .. } | SegmentError::NewerVersion { .. }) => Ok(false),
@@ -313,10 +324,10 @@ pub(crate) fn is_rewritten(storage: &dyn Storage, name: &str) -> Result<bool, Op
 }
 
 fn read_one(storage: &dyn Storage, name: &str) -> Result<Checkpoint, OpenError> {
-    let file = storage.open(name).map_err(io_error("open the checkpoint"))?;
+    let file = storage.open(name).map_err(naming(name)).map_err(io_error("open the checkpoint"))?;
     let size = file.size().map_err(io_error("read the checkpoint"))? as usize;
     let mut bytes = vec![0; size];
-    file.read_at(0, &mut bytes).map_err(io_error("read the checkpoint"))?;
+    file.read_at(0, &mut bytes).map_err(naming(name)).map_err(io_error("read the checkpoint"))?;
     Ok(checkpoint::decode(&bytes)?)
 }
 
@@ -328,7 +339,7 @@ fn begin_segment(
 ) -> Result<ActiveSegment, OpenError> {
     let (name, size) = (segment_name(sequence), journal.config().segment_bytes);
     let file = if is_there(storage, sequence)? {
-        let file = storage.open(&name).map_err(io_error("open a segment"))?;
+        let file = open_named(storage, &name)?;
         file.allocate(size).map_err(io_error("create a segment"))?;
         file
     } else {
@@ -510,7 +521,7 @@ impl Replay {
         let mut rewritten = Vec::new();
         let is_covered = |sequence: &u64| *sequence < self.from.segment && !self.undeleted.contains(sequence);
         for sequence in Files::list(storage)?.segments.into_iter().filter(is_covered) {
-            let file = storage.open(&segment_name(sequence)).map_err(io_error("open a segment"))?;
+            let file = open_named(storage, &segment_name(sequence))?;
             let header = SegmentHeader::read(&*file)?;
             if header.kind == SegmentKind::Rewritten {
                 rewritten.push((sequence, header.replaces));
@@ -702,7 +713,7 @@ fn open_segment(storage: &dyn Storage, sequence: u64, uuid: Uuid, chain: &Chain)
     if !storage.list().map_err(io_error("list the journal's folder"))?.contains(&name) {
         return Ok(None);
     }
-    let file = storage.open(&name).map_err(io_error("open a segment"))?;
+    let file = open_named(storage, &name)?;
     let what = match SegmentHeader::read(&*file) {
         Ok(header) if header.sequence == sequence && header.journal == uuid && header.kind == SegmentKind::Journal => return Ok(Some(file)),
         Ok(_) => "the header of another segment".to_owned(),
@@ -745,7 +756,7 @@ fn check_behind(storage: &dyn Storage, end: u64, uuid: Uuid, chain: &Chain) -> R
     let Files { segments, spares, .. } = Files::list(storage)?;
     let is_gone = !segments.contains(&end) && !spares.contains(&spare_name(end));
     for sequence in segments.into_iter().filter(|sequence| *sequence > end) {
-        let file = storage.open(&segment_name(sequence)).map_err(io_error("open a segment"))?;
+        let file = open_named(storage, &segment_name(sequence))?;
         let is_made = |header: SegmentHeader| header.journal == uuid && header.sequence == sequence;
         let is_made = is_gone && SegmentHeader::read(&*file).is_ok_and(is_made);
         if is_made || scan::Scanner::new(file, uuid, sequence).says_durable(chain.index.next())? {

@@ -17,7 +17,7 @@ pub fn owners(folder: &Path) -> Vec<Uuid> {
     for name in names {
         let Ok(file) = storage.open(&name) else { continue };
         let owner = match name.as_str() {
-            checkpoint::NAME | checkpoint::NAME_COPY => checkpoint::owner(&*file),
+            one if checkpoint::NAMES.contains(&one) => checkpoint::owner(&*file),
             _ if sequence_of(&name).is_some() => SegmentHeader::read(&*file).ok().map(|header| header.journal),
             _ => None,
         };

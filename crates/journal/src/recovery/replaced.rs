@@ -11,7 +11,7 @@ use std::io;
 
 use uuid::Uuid;
 
-use super::{OpenError, io_error};
+use super::{OpenError, open_named};
 use crate::disk::Storage;
 use crate::segments::{SegmentError, SegmentHeader, SegmentKind, segment_name};
 
@@ -46,7 +46,7 @@ pub(super) fn remove(storage: &dyn Storage, journal: u16, replaced: &mut BTreeMa
 
 /// What a segment of the journal says that it replaces.
 fn replaced_by(storage: &dyn Storage, sequence: u64, uuid: Uuid) -> Result<Vec<u64>, OpenError> {
-    let file = storage.open(&segment_name(sequence)).map_err(io_error("open a segment"))?;
+    let file = open_named(storage, &segment_name(sequence))?;
     match SegmentHeader::read(&*file) {
         Ok(header) if header.kind == SegmentKind::Rewritten && header.journal == uuid && header.sequence == sequence => Ok(header.replaces),
         Ok(_) | Err(SegmentError::Corrupt { .. } | SegmentError::NewerVersion { .. }) => Ok(Vec::new()),

@@ -17,46 +17,52 @@ use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, sequenc
 const CRC_OF_LOST: u32 = 0x4c4f_5354;
 
 impl Surveyor<'_> {
-    /// The checkpoint or its copy, whichever says more; what is wrong with the other. `None`: neither is there and whole.
+    /// The newest checkpoint, whatever its name is; what is wrong with the others. `None`: none is there and whole.
     pub(super) fn checkpoint(&mut self, names: &[String], owner: Option<uuid::Uuid>) -> Result<Option<Checkpoint>, CheckpointError> {
-        let is_there = |name: &str| names.iter().any(|there| there == name);
-        let [first, copy] = [checkpoint::NAME, checkpoint::NAME_COPY].map(|name| is_there(name).then(|| self.read_checkpoint(name)));
-        match (first, copy) {
-            (Some(Err(error @ CheckpointError::NewerVersion { .. })), _) => Err(error),
-            (Some(Ok(first)), Some(Ok(copy))) if copy.is_better(&first, owner) => {
-                let what = format!("it is older than {}, or another journal's", checkpoint::NAME_COPY);
-                self.damaged_checkpoint(checkpoint::NAME, what, Some(checkpoint::NAME_COPY));
-                Ok(Some(copy))
-            }
-            (Some(Ok(first)), copy) => {
-                if let Some(Err(error)) = copy {
-                    self.damaged_checkpoint(checkpoint::NAME_COPY, error.to_string(), Some(checkpoint::NAME));
-                }
-                Ok(Some(first))
-            }
-            (first, Some(Ok(copy))) => {
-                let what = first.and_then(Result::err).map_or_else(|| "it is missing".to_owned(), |error| error.to_string());
-                self.damaged_checkpoint(checkpoint::NAME, what, Some(checkpoint::NAME_COPY));
-                Ok(Some(copy))
-            }
-            (None, Some(Err(error @ CheckpointError::NewerVersion { .. }))) => Err(error),
-            (Some(Err(error)), copy) => {
-                let copy = copy.and_then(Result::err).map_or_else(|| "is missing".to_owned(), |error| format!("is damaged too ({error})"));
-                self.no_checkpoint(&format!("{error}, and {} {copy}", checkpoint::NAME_COPY));
-                Ok(None)
-            }
-            (None, Some(Err(error))) => {
-                self.no_checkpoint(&format!("it is missing, and {} is damaged ({error})", checkpoint::NAME_COPY));
-                Ok(None)
-            }
-            (None, None) => {
-                // A segment that cannot be read is reported by itself.
-                if names.iter().any(|name| sequence_of(name).is_some() && is_rewritten(self.storage, name).unwrap_or(false)) {
-                    self.no_checkpoint(checkpoint::BOTH_MISSING);
-                }
-                Ok(None)
+        let (mut whole, mut damaged) = (Vec::new(), Vec::new());
+        for name in checkpoint::NAMES.into_iter().filter(|one| names.iter().any(|there| there == one)) {
+            match self.read_checkpoint(name) {
+                Ok(checkpoint) => whole.push((name, checkpoint)),
+                Err(error @ CheckpointError::NewerVersion { .. }) if name == checkpoint::NAME => return Err(error),
+                Err(error) => damaged.push((name, error)),
             }
         }
+        let has_first = whole.first().is_some_and(|(name, _)| *name == checkpoint::NAME);
+        let Some((used, best)) = Checkpoint::best(whole, owner) else { return self.nothing_whole(names, damaged) };
+        if !has_first && damaged.first().is_none_or(|(name, _)| *name != checkpoint::NAME) {
+            self.damaged_checkpoint(checkpoint::NAME, "it is missing".to_owned(), Some(used));
+        } else if has_first && used != checkpoint::NAME {
+            self.damaged_checkpoint(checkpoint::NAME, format!("it is older than {used}, or another journal's"), Some(used));
+        }
+        for (name, error) in damaged {
+            self.damaged_checkpoint(name, error.to_string(), Some(used));
+        }
+        Ok(Some(best))
+    }
+
+    /// No checkpoint is there and whole.
+    fn nothing_whole(&mut self, names: &[String], damaged: Vec<(&'static str, CheckpointError)>) -> Result<Option<Checkpoint>, CheckpointError> {
+        let has_first = damaged.first().is_some_and(|(name, _)| *name == checkpoint::NAME);
+        if !has_first && let Some((_, error)) = damaged.iter().find(|(_, error)| matches!(error, CheckpointError::NewerVersion { .. })) {
+            return Err(error.clone());
+        }
+        if damaged.is_empty() {
+            // A segment that cannot be read is reported by itself.
+            if names.iter().any(|name| sequence_of(name).is_some() && is_rewritten(self.storage, name).unwrap_or(false)) {
+                self.no_checkpoint(checkpoint::BOTH_MISSING);
+            }
+            return Ok(None);
+        }
+        let mut parts = Vec::new();
+        for name in [checkpoint::NAME, checkpoint::NAME_COPY, checkpoint::NAME_THIRD] {
+            match damaged.iter().find(|(damaged, _)| *damaged == name) {
+                Some((_, error)) => parts.push(format!("{name} is damaged ({error})")),
+                None if name != checkpoint::NAME_THIRD => parts.push(format!("{name} is missing")),
+                None => {}
+            }
+        }
+        self.no_checkpoint(&parts.join(", and "));
+        Ok(None)
     }
 
     fn read_checkpoint(&mut self, name: &str) -> Result<Checkpoint, CheckpointError> {

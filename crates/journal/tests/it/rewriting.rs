@@ -1,5 +1,7 @@
 //! What rewriting reads, that nobody waits for it, and what it does where it cannot read: many logs whose tiny batches lie mixed.
 
+mod stuck;
+
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::FileExt;
@@ -37,9 +39,9 @@ struct Watch {
     failing: AtomicU64,
     /// Done at each read meanwhile.
     hook: Mutex<Option<Hook>>,
-    /// A file that can be neither removed nor renamed, nor replaced by another one, nor, if it keeps space, opened.
+    /// Files that can be neither removed nor renamed, nor replaced by others, nor, if they keep space, opened; a space between their names.
     stuck: Mutex<String>,
-    /// It cannot be opened either, whatever it is.
+    /// They cannot be opened either, whatever they are.
     immutable: Mutex<bool>,
 }
 
@@ -52,7 +54,7 @@ struct WatchedFile(Arc<dyn File>, Arc<Watch>);
 
 impl Watched {
     fn change(&self, name: &str) -> io::Result<()> {
-        if *self.watch.stuck.lock() == name { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(()) }
+        if self.watch.stuck.lock().split(' ').any(|stuck| stuck == name) { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(()) }
     }
 
     fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
@@ -170,13 +172,17 @@ impl ByHand {
     }
 
     fn open_with(folder: &Path, watch: Arc<Watch>) -> Self {
+        Self::try_open(folder, watch).expect("it opens")
+    }
+
+    fn try_open(folder: &Path, watch: Arc<Watch>) -> Result<Self, journal::OpenError> {
         let storage = Watched { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), watch: Arc::clone(&watch) };
         let archive = Arc::new(journal::MemoryArchive::default());
         let submitter = submitter(IoMode::Buffered).expect("always there");
-        let opened = journal::open(config(), Arc::new(storage), archive, submitter, Arc::new(SystemClock), uuid::Uuid::new_v4()).expect("it opens");
+        let opened = journal::open(config(), Arc::new(storage), archive, submitter, Arc::new(SystemClock), uuid::Uuid::new_v4())?;
         let opened = Self { journal: opened.journal, writer: Arc::new(Mutex::new(opened.writer)), keeper: opened.keeper, watch };
         opened.write();
-        opened
+        Ok(opened)
     }
 
     fn write(&self) {
