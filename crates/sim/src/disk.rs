@@ -3,6 +3,7 @@
 //! one seeded stream.
 
 mod files;
+mod stuck;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use crate::random::Random;
 
 pub use files::{CHECKPOINT, Taken};
+pub use stuck::{Kind, KINDS};
 
 /// Power is lost in units of this.
 const SECTOR: usize = 512;
@@ -63,6 +65,10 @@ pub struct DiskCounters {
     pub renames_lost: u64,
     pub renames_refused: u64,
     pub stuck: u64,
+    /// Of these, by kind of the file.
+    pub stuck_by_kind: [u64; KINDS.len()],
+    /// Of these, it was to be replaced.
+    pub unreplaced: u64,
 }
 
 /// An unsynced write, sector by sector.
@@ -125,8 +131,12 @@ struct Disk {
     names_left: Option<u64>,
     /// Behind so many reads while a segment is rewritten one fails.
     reads_left: Option<u64>,
-    /// A file that can be neither removed nor renamed.
+    /// A file that can be neither removed, renamed nor replaced.
     stuck: Option<String>,
+    /// It cannot be opened either.
+    shut: bool,
+    /// Checkpoints that were to be replaced or removed, and were not.
+    stale: Vec<Shared>,
     /// Behind so many files opened and reads one fails, whatever they are for.
     opens_left: Option<u64>,
     opens_failed: bool,
@@ -190,6 +200,8 @@ impl SimDisk {
             names_left: None,
             reads_left: None,
             stuck: None,
+            shut: false,
+            stale: Vec::new(),
             opens_left: None,
             opens_failed: false,
             names_failed: false,
@@ -264,29 +276,6 @@ impl SimDisk {
         let mut disk = self.inner.lock();
         let count = disk.faults.file_errors;
         if count > 0 && !disk.submits && disk.failing.one_in(count) { disk.fail() } else { Ok(()) }
-    }
-
-    /// One of the files of segments, until this is asked again, can be neither removed nor renamed; now and then none.
-    pub fn stick(&self) {
-        let mut disk = self.inner.lock();
-        let names: Vec<String> = disk.names.keys().filter(|name| name.starts_with("segment-")).cloned().collect();
-        let at = disk.starting.below(names.len() as u64 + 2) as usize;
-        disk.stuck = names.into_iter().nth(at);
-    }
-
-    /// Every file can be removed and renamed.
-    pub fn unstick(&self) {
-        self.inner.lock().stuck = None;
-    }
-
-    /// Is it the file that cannot be removed or renamed?
-    fn try_stuck(&self, name: &str) -> io::Result<()> {
-        let mut disk = self.inner.lock();
-        if disk.stuck.as_deref() != Some(name) {
-            return Ok(());
-        }
-        disk.counters.stuck += 1;
-        Err(io::Error::from_raw_os_error(5))
     }
 
     /// Does a change of names fail, or its sync?
@@ -516,14 +505,14 @@ impl Storage for SimDisk {
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
         self.touch()?;
         self.try_open()?;
+        self.try_shut(name)?;
         let state = self.inner.lock().state_of(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(self.file(name, state))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.touch()?;
-        self.try_names()?;
-        self.try_stuck(from)?;
+        self.try_change(from, Some(to))?;
         let mut disk = self.inner.lock();
         if to.starts_with(ASIDE) && disk.staying.one_in(STAYS) {
             disk.counters.renames_refused += 1;
@@ -543,8 +532,7 @@ impl Storage for SimDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         self.touch()?;
-        self.try_names()?;
-        self.try_stuck(name)?;
+        self.try_change(name, None)?;
         self.inner.lock().names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 

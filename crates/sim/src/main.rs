@@ -30,12 +30,13 @@ struct Cli {
     operations: u64,
     /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared, short-sight, unmarked,
     /// omit-dropped, drop-unwritten, drop-absent,
-    /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable, take-unreadable, load-replaced, forget-replacing; or all of them one by one
+    /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable, take-unreadable, load-replaced, forget-replacing,
+    /// stop-at-unreplaced, insist-on-spare, need-reserves, forgo-third, count-alone; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 23] = [
+const PLANTED: [(&str, Planted); 28] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -59,6 +60,11 @@ const PLANTED: [(&str, Planted); 23] = [
     ("take-unreadable", Planted::TakeUnreadable),
     ("load-replaced", Planted::LoadReplaced),
     ("forget-replacing", Planted::ForgetReplacing),
+    ("stop-at-unreplaced", Planted::StopAtUnreplaced),
+    ("insist-on-spare", Planted::InsistOnSpare),
+    ("need-reserves", Planted::NeedReserves),
+    ("forgo-third", Planted::ForgoThird),
+    ("count-alone", Planted::CountAlone),
 ];
 
 fn main() -> ExitCode {

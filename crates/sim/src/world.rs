@@ -71,8 +71,6 @@ const LARGE_BATCHES: u64 = 60;
 const LARGE_BYTES: u64 = 4_300_000;
 /// One in so many times that a disk has space again it is filled before.
 const FULL_FOR_LONG: u64 = 3;
-/// One in so many times that faults end something goes wrong while segments are rewritten.
-const REWRITINGS_HARMED: u64 = 2;
 /// … and objects are about so long.
 const OBJECT_BYTES: u64 = 16 << 10;
 
@@ -345,7 +343,7 @@ impl World {
         }
         let state = running.journal.take_state();
         self.running = Some(running);
-        self.watch = window::Watch::of(self.disk.used(), self.segment_bytes);
+        self.watch = window::Watch::of(&self.disk, self.segment_bytes);
         coverage.add("restarts", 1);
         self.check_after_restart(power_lost, coverage)?;
         self.check_ties(&state, power_lost, coverage)?;
@@ -436,8 +434,7 @@ impl World {
                 self.disk.set_faults(Faults { capacity, ..Faults::default() });
                 coverage.add("disks filled", 1);
             }
-            993 if self.reclaims.one_in(REWRITINGS_HARMED) => self.harm_rewriting(coverage)?,
-            993 => self.disk.set_faults(Faults::default()),
+            993 => self.harm_rewriting(coverage)?,
             994 if self.starts.one_in(FULL_FOR_LONG) => self.go_on_when_full(coverage)?,
             994 => self.disk.set_faults(Faults::default()),
             995..997 => {
@@ -464,7 +461,7 @@ impl World {
         if let Some((term, index)) = self.disk.chunk_named_twice() {
             return Err(format!("term {term} index {index} names two different chunks"));
         }
-        self.running.as_ref().map_or(Ok(()), |running| self.watch.look(&running.journal, self.disk.used(), coverage))
+        self.running.as_ref().map_or(Ok(()), |running| self.watch.look(&running.journal, &self.disk, coverage))
     }
 
     fn clock_now(&self) -> Timestamp {
@@ -727,7 +724,12 @@ impl World {
             ("allocations refused", counters.full),
             ("renames lost", counters.renames_lost),
             ("segments that could not be put aside", counters.renames_refused),
-            ("tries to remove or rename a file that stays", counters.stuck),
+            ("tries to remove, rename or replace a file that stays", counters.stuck),
+            ("… to replace a segment that stays", counters.unreplaced),
+            ("… with a segment", counters.stuck_by_kind[0]),
+            ("… with a spare", counters.stuck_by_kind[1]),
+            ("… with a reserve", counters.stuck_by_kind[2]),
+            ("… with a checkpoint", counters.stuck_by_kind[3]),
             ("objects half written", archive.half_puts),
             ("objects refused", archive.failed_puts),
             ("objects back after their deletion", archive.undeleted),

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use super::stuck::is_among;
 use super::{Shared, SimDisk};
 use crate::random::Random;
 
-/// A checkpoint's two files.
+/// The first of a checkpoint's files.
 pub const CHECKPOINT: &str = "checkpoint";
-const COPY: &str = "checkpoint-copy";
+/// The one that stands for one of the two others.
+const THIRD: &str = "checkpoint-third";
+/// All of them.
+pub const CHECKPOINTS: [&str; 3] = [CHECKPOINT, "checkpoint-copy", THIRD];
 
 /// A bit of a file that is not what was written.
 pub struct Damage {
@@ -138,23 +142,33 @@ impl SimDisk {
         damage.flip();
     }
 
-    /// Now and then, both files of the checkpoint are gone.
+    /// Now and then, all files of the checkpoint are gone.
     pub fn take_checkpoints(&self) -> Option<Vec<(String, Taken)>> {
         let mut disk = self.inner.lock();
         if !disk.forgetting.one_in(8) {
             return None;
         }
-        let names = [CHECKPOINT, COPY];
-        let taken: Vec<_> = names.iter().filter_map(|name| Some(((*name).to_owned(), Taken(disk.names.remove(*name)?)))).collect();
-        names.iter().for_each(|name| drop(disk.durable_names.remove(*name)));
+        let taken: Vec<_> = CHECKPOINTS.iter().filter_map(|name| Some(((*name).to_owned(), Taken(disk.names.remove(*name)?)))).collect();
+        CHECKPOINTS.iter().for_each(|name| drop(disk.durable_names.remove(*name)));
         (!taken.is_empty()).then_some(taken)
     }
 
-    /// One of these is found again.
+    /// One of these is found again, of those that have the newest checkpoint or the one before: the third where another one could not be replaced. All
+    /// are, if it is not known of any.
     pub fn put_one_back(&self, mut taken: Vec<(String, Taken)>, random: &mut Random) -> String {
-        let found = taken.swap_remove(random.below(taken.len() as u64) as usize);
+        let mut newest: Vec<usize> = {
+            let disk = self.inner.lock();
+            let is_old = |(name, Taken(file)): &(String, Taken)| disk.is_shut(name) || is_among(&disk.stale, file);
+            let stands = taken.iter().any(|one| one.0 != THIRD && is_old(one));
+            (0..taken.len()).filter(|at| !is_old(&taken[*at]) && (stands || taken[*at].0 != THIRD)).collect()
+        };
+        if newest.is_empty() {
+            self.put_back(taken);
+            return "all of its files".to_owned();
+        }
+        let found = taken.swap_remove(newest.swap_remove(random.below(newest.len() as u64) as usize));
         let name = found.0.clone();
-        self.inner.lock().only_copy |= name == COPY;
+        self.inner.lock().only_copy |= name != CHECKPOINT;
         self.put_back(vec![found]);
         name
     }

@@ -16,6 +16,7 @@ impl World {
     pub(super) fn go_on_when_full(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         // Nothing dies meanwhile.
         self.disk.put_out_fuses();
+        self.disk.unstick();
         self.disk.set_faults(Faults::default());
         for _ in 0..4 {
             self.drain(coverage)?;

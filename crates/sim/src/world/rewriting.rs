@@ -1,13 +1,13 @@
-//! A read that fails once while segments are rewritten: what is dead in them is given back all the same, a little later. And the process that dies within
+//! A read that fails once while segments are rewritten: what is dead in them is given back all the same, a little later; likewise beside one file that cannot be changed. And the process that dies within
 //! a rewriting, where a start meets segments with those that replace them.
 
 use std::sync::atomic::Ordering;
 
-use journal::AppendItem;
+use journal::{AppendItem, JournalStatus};
 use types::{Durability, LogId};
 
 use super::{Coverage, SEGMENT_BYTES, Waiting, World, durability, is_compacted, retention};
-use crate::disk::{Faults, REWRITING};
+use crate::disk::{Faults, KINDS, Kind, REWRITING};
 
 /// So many full segments are wanted, …
 const SEALED: usize = 4;
@@ -34,8 +34,12 @@ impl World {
             return Ok(());
         }
         self.archive_rests = u64::MAX;
-        let dies = self.reclaims.one_in(2);
-        let outcome = self.let_go(coverage).and_then(|()| if dies { self.die_within_rewriting(coverage) } else { self.reclaim_after_failure(coverage) });
+        let outcome = match self.reclaims.below(4) {
+            0 => self.let_go(coverage).and_then(|()| self.die_within_rewriting(coverage)),
+            1 => self.let_go(coverage).and_then(|()| self.reclaim_after_failure(coverage)),
+            _ => self.reclaim_beside_stuck(coverage),
+        };
+        self.disk.unstick();
         self.archive_rests = 0;
         self.disk.fail_within_rewriting(None);
         outcome
@@ -99,6 +103,42 @@ impl World {
             return Err(format!("{count} full segments take {bytes} bytes, {live} are live in them, and a read had failed once when they were rewritten"));
         }
         coverage.add("rewritings in spite of a failed read", 1);
+        Ok(())
+    }
+
+    /// One file can be neither removed, renamed nor replaced: writes go on, and the space of all others comes back.
+    fn reclaim_beside_stuck(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        let kind = KINDS[self.reclaims.below(KINDS.len() as u64) as usize];
+        let before = self.disk.counters().stuck;
+        let mut is_stuck = kind != Kind::Segment && self.disk.stick_one(kind);
+        self.let_go(coverage)?;
+        // One that has something to be let go of.
+        is_stuck |= kind == Kind::Segment && self.disk.stick_one(kind);
+        self.rest(2 * TURNS, coverage)?;
+        if !is_stuck || self.disk.is_dead() || self.disk.counters().stuck == before {
+            return Ok(());
+        }
+        let running = self.running.as_ref().ok_or("a journal is open between operations")?;
+        if let JournalStatus::Hindered { reason } | JournalStatus::Stopped { reason } = running.journal.status() {
+            return Err(format!("no writes beside a stuck file ({kind:?}): {reason}"));
+        }
+        if let Some(why) = running.journal.held_up() {
+            return Err(format!("space does not come back beside a stuck file ({kind:?}): {why}"));
+        }
+        let ((bytes, count), live) = (self.sealed(), running.journal.segment_usage().1 as u64);
+        let own = if kind == Kind::Segment { SEGMENT_BYTES } else { 0 };
+        if bytes > 2 * live + BESIDE_BYTES + own {
+            return Err(format!("{count} full segments take {bytes} bytes beside a stuck file ({kind:?}), {live} are live in them"));
+        }
+        coverage.add(
+            match kind {
+                Kind::Segment => "space given back beside a stuck segment",
+                Kind::Spare => "space given back beside a stuck spare",
+                Kind::Reserve => "space given back beside a stuck reserve",
+                Kind::Checkpoint => "space given back beside a stuck checkpoint",
+            },
+            1,
+        );
         Ok(())
     }
 

@@ -50,6 +50,8 @@ impl Start<'_> {
         if self.disk.has_only_copy() {
             survey.damages.retain(|damage| damage.file != CHECKPOINT || !damage.is_repairable());
         }
+        // Older ones that could not be replaced, and those that cannot be read, are reported, and nothing is lost with them.
+        survey.damages.retain(|damage| !(damage.is_repairable() && self.disk.is_excused(&damage.file)));
         let files = self.disk.files();
         for (what, count) in [
             ("verified before a start", true),
