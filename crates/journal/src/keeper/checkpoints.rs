@@ -95,6 +95,8 @@ impl Keeper {
 
     fn write_twice(&mut self) -> io::Result<()> {
         let bytes = self.encode_checkpoint();
+        // What is on the disk of it takes space, whether it counts or not.
+        self.journal.window().set_others(room::other_bytes(&self.journal, bytes.len() as u64));
         write_all(&*self.create_checkpoint(bytes.len() as u64)?, &bytes)?;
         let mut stuck = None;
         self.put_checkpoint(checkpoint::NAME, &mut stuck)?;
@@ -127,7 +129,6 @@ impl Keeper {
         self.checkpointed = self.replay.segment;
         self.bytes_since_checkpoint = 0;
         self.rewritten_since_checkpoint = false;
-        self.journal.window().set_others(room::other_bytes(&self.journal, self.checkpoint_bytes));
         self.journal.metrics().checkpoints.inc();
         Ok(())
     }

@@ -214,8 +214,11 @@ impl Keeper {
     /// The file that is to be a rewritten segment. On a short disk it takes the space that is kept for it, which nobody else can have then.
     fn begin_rewriting(&mut self, limits: &Limits) -> Result<Arc<dyn File>, KeeperError> {
         if limits.short && self.storage.list()?.iter().any(|name| name == NAME_ROOM) {
-            self.storage.rename(NAME_ROOM, NAME_REWRITING).map_err(naming(NAME_ROOM))?;
-            return Ok(self.storage.open(NAME_REWRITING).map_err(naming(NAME_REWRITING))?);
+            match self.storage.rename(NAME_ROOM, NAME_REWRITING) {
+                Ok(()) => return Ok(self.storage.open(NAME_REWRITING).map_err(naming(NAME_REWRITING))?),
+                // Then of what is free.
+                Err(error) => self.report("use the space that is kept for a rewriting", Err(naming(NAME_ROOM)(error).into())),
+            }
         }
         Ok(self.storage.create(NAME_REWRITING, SEGMENT_HEADER_BYTES as u64).map_err(naming(NAME_REWRITING))?)
     }
