@@ -1,5 +1,6 @@
 //! Has the broker's controller do something, and waits for what comes of it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -12,6 +13,11 @@ const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: Connecti
 const CONTROL_MAX: Duration = Duration::from_secs(60);
 /// Longest wait for the counts of a queue.
 const COUNTS_MAX: Duration = Duration::from_secs(10);
+/// Requests that wait until policies are in force, of those that have a thread.
+const AWAITING_POLICIES_MAX: usize = 2;
+/// How long the others do.
+const MOMENT: Duration = Duration::from_millis(50);
+static AWAITING_POLICIES: AtomicUsize = AtomicUsize::new(0);
 
 /// Waits until the counts of a queue are known, by which it is judged whether it is empty: right after a start they may be searched for. When that
 /// takes long, what is not known counts as messages. On a thread that may wait, as those of requests may.
@@ -19,10 +25,32 @@ pub fn await_counts(broker: &Arc<Broker>, queue: &Arc<Queue>) {
     broker.wait_for_counts(queue, COUNTS_MAX);
 }
 
-/// Waits until the queues and exchanges of a virtual host follow the policies that were set and taken away until now. False: that takes too long. On a
-/// thread that may wait.
+/// Waits until the queues and exchanges of a virtual host follow the policies that were set and taken away until now. False: that takes too long. Where others wait
+/// likewise it does so for a moment only: policies are in force by and by then, as always in RabbitMQ. On a thread that may wait.
 pub fn await_policies(vhost: &Vhost) -> bool {
-    vhost.policies().wait_until_applied(CONTROL_MAX)
+    if vhost.policies().wait_until_applied(MOMENT) {
+        return true;
+    }
+    match Place::take(&AWAITING_POLICIES) {
+        Some(_place) => vhost.policies().wait_until_applied(CONTROL_MAX),
+        None => true,
+    }
+}
+
+/// One of those who wait for long on a thread of management.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(taken: &'a AtomicUsize) -> Option<Self> {
+        let more = |taken: usize| (taken < AWAITING_POLICIES_MAX).then_some(taken + 1);
+        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(taken))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// `None`: it has too much to do.
@@ -37,4 +65,19 @@ pub fn control<T: Send + 'static>(broker: &Arc<Broker>, work: impl FnOnce(&Arc<B
         }),
     );
     if queued { receive.recv_timeout(CONTROL_MAX).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_wait_for_policies_and_others_have_their_threads() {
+        let taken = AtomicUsize::new(0);
+        let places: Vec<_> = (0..AWAITING_POLICIES_MAX).map(|_| Place::take(&taken)).collect();
+        assert!(places.iter().all(Option::is_some) && AWAITING_POLICIES_MAX < crate::MANAGEMENT_THREADS - 3);
+        assert!(Place::take(&taken).is_none());
+        drop(places);
+        assert!(Place::take(&taken).is_some());
+    }
 }

@@ -442,7 +442,7 @@ impl Connection {
     /// A channel ends: its consumers go, and what it has goes back. The queues that go with them.
     pub fn leave(&mut self, channel: &mut Channel) -> Vec<Arc<Queue>> {
         handlers::finish_commit_of(self, channel);
-        self.flush();
+        self.flush_of_ended();
         self.unfinished.sub(channel.drop_unfinished());
         // In the order in which it was delivered.
         let mut had: HashMap<QueueId, Vec<(ConsumerId, u64, u64)>> = HashMap::new();

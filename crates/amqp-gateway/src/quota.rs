@@ -161,6 +161,13 @@ impl Connection {
         }
     }
 
+    /// The same of a channel: what it has published, by a commit in particular, is kept as a whole whatever becomes of the connection.
+    pub fn flush_of_ended(&mut self) {
+        let ending = std::mem::replace(&mut self.quota.ending, true);
+        self.flush();
+        self.quota.ending = ending;
+    }
+
     /// The connection ends: what is held because of a quota goes out, and is paid for by those who come next.
     pub fn flush_unpaid(&mut self) {
         self.quota.ending = true;

@@ -96,6 +96,7 @@ pub struct Measurements {
     producers: Gauge,
     definitions: Gauge,
     bodies: Gauge,
+    policies: Gauge,
     refused: Family<Refusing, Counter>,
     state: Gauge,
     queued: Gauge,
@@ -155,6 +156,7 @@ impl Measurements {
             ("memory_group_bytes", "Memory of groups and committed offsets, about", &self.groups),
             ("memory_transaction_bytes", "Memory of transactional ids and what their transactions hold, about", &self.transactional),
             ("memory_producer_bytes", "Memory of the idempotent producers that logs know, about", &self.producers),
+            ("memory_policy_bytes", "Memory of policies with their patterns, about", &self.policies),
             ("memory_definition_bytes", "Memory of exchanges, bindings, and arguments of queues, about", &self.definitions),
             ("memory_http_body_bytes", "Memory of bodies of HTTP requests, with what is made of them", &self.bodies),
             ("memory_state_bytes", "Memory of keyed state that is in no checkpoint yet: settings, offsets, what was acknowledged", &self.state),
@@ -281,6 +283,7 @@ impl Measurements {
             ("producers", sum(&|journal| journal.producer_memory().0), "Idempotent producers that logs know"),
             ("definitions", node.broker.vhosts().definitions().bytes(), "Exchanges, bindings, and arguments of queues"),
             ("http_bodies", admin::body_bytes(), "Bodies of HTTP requests, with what is made of them"),
+            ("policies", node.broker.vhosts().policy_memory().bytes(), "Policies with their patterns"),
             ("state", sum(&|journal| journal.state_memory()), "Keyed state that is in no checkpoint yet"),
             ("append_queue", sum(&|journal| journal.queued_bytes()), "Appends that wait for a journal"),
         ];
@@ -344,6 +347,8 @@ impl Measurements {
         let definitions = node.broker.vhosts().definitions();
         self.definitions.set(definitions.bytes() as i64);
         self.bodies.set(admin::body_bytes() as i64);
+        let policies = node.broker.vhosts().policy_memory();
+        self.policies.set(policies.bytes() as i64);
         let refused = [
             ("unfinished", node.amqp.unfinished_refused()),
             ("unsettled", node.broker.vhosts().unsettled_short()),
@@ -351,6 +356,7 @@ impl Measurements {
             ("groups", groups_refused),
             ("transactions", transactions_refused),
             ("definitions", definitions.refused()),
+            ("policies", policies.refused()),
             ("producers", producers.iter().map(|(_, refused)| *refused).sum()),
         ];
         for (account, count) in refused {

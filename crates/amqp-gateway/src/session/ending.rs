@@ -56,12 +56,12 @@ impl Session {
                 self.look_at_frames();
             }
         }
-        self.connection.flush_unpaid();
         self.leave("broker forced connection closure with reason 'shutdown'".to_owned(), None);
     }
 
     /// The broker ends the connection: what was asked is answered, if that takes no longer, then the client is told.
     pub(super) fn leave(&mut self, reason: String, until: Option<Instant>) {
+        self.connection.flush_unpaid();
         self.leaving.get_or_insert(Leaving { reason, until });
         self.try_leave();
     }
@@ -74,7 +74,9 @@ impl Session {
     }
 
     pub(super) fn try_leave(&mut self) {
-        let ready = (self.connection.publisher.is_idle() || self.is_blocked()) && self.connection.waiting.is_none() && !self.commits;
+        // What journals have no room for may wait for ever.
+        let waits_for_room = || self.is_blocked() && self.connection.publisher.has_refused();
+        let ready = (self.connection.publisher.is_idle() || waits_for_room()) && self.connection.waiting.is_none() && !self.commits;
         let (now, phase) = (self.connection.now, self.phase);
         let goes = |leaving: &mut Leaving| ready || phase != Phase::Running || leaving.until.is_some_and(|until| now >= until);
         let Some(Leaving { reason, .. }) = self.leaving.take_if(goes).filter(|_| phase == Phase::Running) else { return };

@@ -12,7 +12,7 @@ use amqp_wire::{
     Content, ContentHeader, Encode, EncodedProperties, FrameKind, Method, Parsed, ProtocolHeader, ShortBytes, ShortStr, Table, TableRef,
     Value, basic, channel as chan, confirm, connection, exchange, parse_frame, queue, short, write_content, write_method,
 };
-use broker::{Broker, BrokerConfig, Event, Mailbox, Settings};
+use broker::{Broker, BrokerConfig, Event, Mailbox, Settings, Vhost};
 use bytes::{Bytes, BytesMut};
 use journal::disk::{IoMode, RealStorage, Storage, Submitter, submitter};
 use journal::{Journal, JournalConfig};
@@ -109,7 +109,9 @@ impl Node {
 
     /// Ends everything, and begins anew with what is on the disk.
     pub fn restart(self) -> Self {
-        Self::start_in(self.end(), |storage| Arc::new(storage), submitter(IoMode::Buffered).expect("it blocks"))
+        let node = Self::start_in(self.end(), |storage| Arc::new(storage), submitter(IoMode::Buffered).expect("it blocks"));
+        node.broker.wake_queues();
+        node
     }
 
     fn end(mut self) -> tempfile::TempDir {
@@ -273,6 +275,24 @@ impl Node {
 
     pub fn publish(&mut self, client: usize, exchange: &str, key: &str, body: &[u8]) {
         self.send_content(client, 1, &publish(exchange, key, false), &[0, 0], body);
+    }
+
+    pub fn vhost(&self) -> Arc<Vhost> {
+        self.broker.vhosts().get("/").expect("it is always there")
+    }
+
+    /// How many are ready, once that is `wanted` or after a while.
+    pub fn ready(&mut self, name: &[u8], wanted: u64) -> u64 {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            self.pump();
+            let queue = self.vhost().queue(name);
+            let count = queue.map_or(0, |queue| self.broker.counts(&queue).ready);
+            if count == wanted || Instant::now() > until {
+                return count;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     pub fn declare(&mut self, client: usize, name: &'static str) {

@@ -7,10 +7,10 @@ use amqp_wire::{ProtocolHeader, basic, channel, connection, exchange, queue, sho
 use broker::{Broker, ParameterError, PolicyScope, PolicyWish, Vhost};
 use serde_json::{Value, json};
 
-use crate::node::{Node, argument, capabilities, publish, start_ok};
+use crate::node::{Node, argument, capabilities, publish, start_ok, string};
 
 fn vhost(node: &Node) -> Arc<Vhost> {
-    node.broker.vhosts().get("/").expect("it is always there")
+    node.vhost()
 }
 
 fn put(node: &Node, name: &str, pattern: &str, definition: Value) {
@@ -20,20 +20,6 @@ fn put(node: &Node, name: &str, pattern: &str, definition: Value) {
 
 fn delete(node: &Node, name: &str) {
     node.broker.delete_policy(&vhost(node), PolicyScope::User, name).expect("it is there");
-}
-
-/// How many are ready, once that is `wanted` or after a while.
-fn ready(node: &mut Node, name: &[u8], wanted: u64) -> u64 {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        node.pump();
-        let queue = vhost(node).queue(name);
-        let count = queue.map_or(0, |queue| node.broker.counts(&queue).ready);
-        if count == wanted || Instant::now() > until {
-            return count;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn fill(node: &mut Node, client: usize, name: &str, bodies: &[&[u8]]) {
@@ -51,12 +37,12 @@ fn a_shorter_length_drops_what_is_too_much_at_once() {
     node.declare(client, "jobs");
     fill(&mut node, client, "jobs", &[b"1", b"2", b"3"]);
     put(&node, "short", "^jobs$", json!({"max-length": 1}));
-    assert_eq!(ready(&mut node, b"jobs", 1), 1);
+    assert_eq!(node.ready(b"jobs", 1), 1);
     let queue = vhost(&node).queue(b"jobs").expect("it is there");
     assert_eq!((queue.policy().as_deref(), queue.understood().length_max), (Some("short"), Some(1)));
     node.publish(client, "", "jobs", b"4");
     assert!(node.next(client).method.starts_with("Basic(Ack("));
-    assert_eq!(ready(&mut node, b"jobs", 1), 1);
+    assert_eq!(node.ready(b"jobs", 1), 1);
     put(&node, "short", "^jobs$", json!({"max-length": 1, "overflow": "reject-publish"}));
     node.publish(client, "", "jobs", b"5");
     assert!(node.next(client).method.starts_with("Basic(Nack("), "the queue is full");
@@ -78,12 +64,12 @@ fn dead_letters_go_where_a_policy_says_as_long_as_it_does() {
     put(&node, "letters", "^jobs$", json!({"dead-letter-exchange": "", "dead-letter-routing-key": "dead"}));
     node.get(client, "jobs", false);
     node.send(client, 1, &basic::Reject { delivery_tag: 1, requeue: false });
-    assert_eq!(ready(&mut node, b"dead", 1), 1);
+    assert_eq!(node.ready(b"dead", 1), 1);
     delete(&node, "letters");
     node.get(client, "jobs", false);
     node.send(client, 1, &basic::Reject { delivery_tag: 2, requeue: false });
-    assert_eq!(ready(&mut node, b"jobs", 0), 0);
-    assert_eq!(ready(&mut node, b"dead", 1), 1);
+    assert_eq!(node.ready(b"jobs", 0), 0);
+    assert_eq!(node.ready(b"dead", 1), 1);
     node.stop();
 }
 
@@ -115,7 +101,7 @@ fn what_no_binding_takes_goes_where_a_policy_of_the_exchange_says() {
     node.declare_exchange(client, "after", "direct");
     for exchange in ["before", "after"] {
         node.publish(client, exchange, "nobody", exchange.as_bytes());
-        assert_eq!(ready(&mut node, b"rest", 1), 1, "{exchange}");
+        assert_eq!(node.ready(b"rest", 1), 1, "{exchange}");
         assert_eq!(node.get(client, "rest", true).body, exchange.as_bytes());
     }
     delete(&node, "rest");
@@ -218,5 +204,70 @@ fn policies_and_parameters_are_there_after_a_restart() {
     assert_eq!(host.policies().all(PolicyScope::User).len(), 1);
     assert_eq!(Value::Object(host.parameters().limits()), json!({"max-queues": 5}));
     assert_eq!(node.broker.vhosts().global_parameter("cluster_name"), Some(json!("home")));
+    node.stop();
+}
+
+#[test]
+fn a_start_serves_while_policies_are_found_out_and_queues_wait_for_theirs() {
+    const QUEUES: usize = 24;
+    let ttl = argument("x-message-ttl", 2500);
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "letters");
+    // Each question takes some ms, and none of them matches.
+    let slow = format!("(){}[0-9]", r"(?=(?:a\1|a\1)*)".repeat(50));
+    (0..60).for_each(|number| put(&node, &format!("slow-{number}"), &slow, json!({"max-length": 1})));
+    put(&node, "with-letters", "^a", json!({"dead-letter-exchange": "", "dead-letter-routing-key": "letters"}));
+    let names: Vec<String> = (0..QUEUES).map(|number| format!("{}{}", "a".repeat(250), char::from(b'b' + number as u8))).collect();
+    for name in &names {
+        let method = queue::Declare { queue: string(name), durable: true, arguments: ttl.view(), ..queue::Declare::default() };
+        assert!(node.ask(client, 1, &method).starts_with("Queue(DeclareOk("));
+    }
+    node.select_confirms(client);
+    for name in &names {
+        // Delivery mode 2.
+        node.send_content(client, 1, &publish("", name, false), &[0x10, 0, 2], b"1");
+        assert!(node.next(client).method.starts_with("Basic(Ack("));
+    }
+    let mut node = node.restart();
+    let host = vhost(&node);
+    let queues: Vec<_> = names.iter().map(|name| host.queue(name.as_bytes()).expect("it is there")).collect();
+    let unknown = queues.iter().filter(|queue| queue.policy().is_none()).count();
+    assert!((1..=QUEUES).contains(&unknown), "{unknown}: it has not waited for all");
+    // Who declares it again has its policy, and what ran out meanwhile goes where that says.
+    let client = node.open();
+    let method = queue::Declare { queue: string(names.last().expect("there are some")), durable: true, arguments: ttl.view(), ..queue::Declare::default() };
+    assert!(node.ask(client, 1, &method).starts_with("Queue(DeclareOk("));
+    assert_eq!(queues.last().and_then(|queue| queue.policy()).as_deref(), Some("with-letters"));
+    while !host.policies().wait_until_applied(Duration::from_millis(5)) {
+        node.pump();
+    }
+    assert!(queues.iter().all(|queue| queue.policy().as_deref() == Some("with-letters")));
+    assert_eq!(node.ready(b"letters", QUEUES as u64), QUEUES as u64);
+    node.stop();
+}
+
+#[test]
+fn policies_take_no_more_memory_than_they_may() {
+    let node = Node::start();
+    let account = Arc::clone(node.broker.vhosts().policy_memory());
+    put(&node, "small", "^orders", json!({"max-length": 1}));
+    let small = account.bytes();
+    assert!((10_000..50_000).contains(&small), "{small}");
+    // A class with the letters of all languages, again and again.
+    let wish = |pattern: &str, key: &str| PolicyWish { pattern: json!(pattern), definition: json!({"dead-letter-routing-key": key}), priority: None, apply_to: None };
+    account.set_bytes_max(small + (3 << 20));
+    let large = wish(r"^[\w\p{L}]{20}x", "");
+    let set = |name: &str, wish: &PolicyWish| node.broker.put_policy(&vhost(&node), PolicyScope::User, name, wish);
+    let taken = (0..10).take_while(|number| set(&format!("large-{number}"), &large).is_ok()).count();
+    assert!((1..=4).contains(&taken), "{taken}");
+    assert!(matches!(set("larger", &large), Err(ParameterError::NoMemory { .. })));
+    assert!(matches!(set("long", &wish("^a", &"k".repeat(3 << 20))), Err(ParameterError::NoMemory { .. })));
+    // One that is there may become smaller, and what is gone takes nothing.
+    set("large-0", &wish("^a", "k")).expect("it is smaller");
+    (1..taken).for_each(|number| delete(&node, &format!("large-{number}")));
+    delete(&node, "large-0");
+    assert!(vhost(&node).policies().wait_until_applied(Duration::from_secs(60)));
+    assert_eq!((account.bytes(), account.refused() > 1), (small, true));
     node.stop();
 }

@@ -1,6 +1,7 @@
 //! Class tx, and its relation to confirms.
 
 use amqp_wire::{EncodedProperties, Properties, Table, basic, channel, confirm, queue, short, tx, write_content, write_method};
+use broker::{QuotaChange, QuotaEntity};
 use bytes::BytesMut;
 
 use crate::node::{FRAME_MAX, Node, publish};
@@ -170,6 +171,7 @@ fn a_commit_that_has_begun_is_carried_out_before_the_connection_ends() {
     node.pump();
     assert_eq!(node.next(client).method, "Tx(CommitOk(CommitOk))");
     assert!(node.next(client).method.starts_with("Connection(Close("));
+    assert_eq!(node.ready(b"q", 40), 40);
     for number in 0..40 {
         assert_eq!(node.get(other, "q", true).body, format!("{number}").as_bytes());
     }
@@ -188,10 +190,54 @@ fn a_client_that_goes_in_the_middle_of_a_commit_leaves_all_of_it() {
             node.pump();
         }
         node.session(client).close();
+        assert_eq!(node.ready(b"q", 40), 40, "finishes {finishes}");
         for number in 0..40 {
             assert_eq!(node.get(other, "q", true).body, format!("{number}").as_bytes(), "finishes {finishes}");
         }
         assert_eq!(node.get(other, "q", true).method, "Basic(GetEmpty(GetEmpty))");
+        node.stop();
+    }
+}
+
+#[test]
+fn a_commit_that_a_quota_holds_back_is_kept_whole_whatever_ends_its_channel() {
+    const MESSAGES: u32 = 100;
+    let closes_channel = |node: &mut Node, client: usize| {
+        node.send(client, 1, &channel::Close::default());
+        let now = node.now;
+        node.session(client).finish(now);
+        node.pump();
+        node.session(client).close();
+    };
+    let finishes = |node: &mut Node, client: usize| {
+        let now = node.now;
+        assert!(node.session(client).finish(now), "there is something left");
+    };
+    let drains = |node: &mut Node, client: usize| {
+        let now = node.now;
+        node.session(client).drain(now);
+        while !node.next(client).method.starts_with("Connection(Close(") {}
+    };
+    let ways: [(&str, &dyn Fn(&mut Node, usize)); 4] =
+        [("channel", &closes_channel), ("client", &finishes), ("node", &drains), ("connection", &|node, client| node.session(client).close())];
+    for (way, end) in ways {
+        let mut node = Node::start();
+        let client = node.open();
+        node.declare(client, "q");
+        let entity = QuotaEntity::of([("user", None)]).expect("an entity");
+        node.broker.alter_quotas(&[QuotaChange::of(entity, [("producer_byte_rate", Some(10_000.0))]).expect("a quota")]).expect("taken");
+        node.ask(client, 1, &tx::Select {});
+        for _ in 0..MESSAGES {
+            node.publish(client, "", "q", &[b'x'; 30_000]);
+        }
+        let mut commit = BytesMut::new();
+        write_method(&mut commit, 1, &tx::Commit {});
+        node.hand(client, &commit);
+        node.pump();
+        let before = node.broker.counts(&node.vhost().queue(b"q").expect("there")).ready;
+        assert!(before < u64::from(MESSAGES), "{way}: the quota holds it back");
+        end(&mut node, client);
+        assert_eq!(node.ready(b"q", u64::from(MESSAGES)), u64::from(MESSAGES), "{way}");
         node.stop();
     }
 }

@@ -521,8 +521,7 @@ impl Broker {
         let stream = (understood.kind == QueueKind::Stream).then(Arc::<Stream>::default);
         let Life { attached, restored } = life;
         let (in_force, rest) = match restored {
-            // At a start nobody else is served.
-            true => (vhost.policies.in_force(&name, &arguments, understood), None),
+            true => vhost.policies.in_force_at_start(&name, &arguments, understood),
             false => vhost.policies.begin_in_force(&name, &arguments, understood),
         };
         let understood = &in_force.understood;
@@ -574,7 +573,8 @@ impl Broker {
             self.limit_stream(&queue, &in_force.understood.stream);
         }
         if let Some(rest) = rest {
-            self.search_policies(vhost, Subjected::Queue(Arc::clone(&queue)), rest);
+            let subject = Subjected::Queue(Arc::clone(&queue));
+            if restored { self.search_policies_at_start(vhost, subject, rest) } else { self.search_policies(vhost, subject, rest) }
         }
         if attached && !restored {
             self.search_attached(&queue);

@@ -405,6 +405,9 @@ impl Broker {
             return Got::Empty;
         }
         turn.own.machine.touch(turn.now_ms);
+        if queue.is_unjudged() {
+            return Got::Later;
+        }
         let head = turn.next();
         if let Ok(None) = head {
             turn.own.tally().got_empty += 1;
@@ -680,6 +683,9 @@ impl Turn<'_> {
         let home = self.broker.home(self.queue.id);
         self.take_back();
         let outcome = loop {
+            if self.queue.is_unjudged() {
+                break TurnEnd::Reads;
+            }
             let seen = self.queue.log().last_stable().0;
             self.trim();
             self.search(seen);

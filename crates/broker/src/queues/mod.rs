@@ -115,8 +115,8 @@ pub struct Vhost {
 }
 
 impl Vhost {
-    fn new(name: &str, memory: &Arc<DefinitionMemory>) -> Self {
-        let (policies, parameters, delays) = (Policies::default(), Parameters::default(), RwLock::default());
+    fn new(name: &str, memory: &Arc<DefinitionMemory>, policies: &Arc<DefinitionMemory>) -> Self {
+        let (policies, parameters, delays) = (Policies::counted(Arc::clone(policies)), Parameters::default(), RwLock::default());
         let (exchanges, metadata, deleted) = (Exchanges::counted(Arc::clone(memory)), RwLock::default(), AtomicBool::new(false));
         let queues = RwLock::new(ArcTable::new(|queue: &Queue| queue.name().as_bytes()));
         Self { name: name.into(), exchanges, queues, policies, parameters, metadata, deleted, delays }
@@ -156,6 +156,8 @@ pub struct Vhosts {
     by_id: RwLock<ArcTable<Queue, QueueId>>,
     /// Memory of exchanges, bindings, and arguments of queues.
     definitions: Arc<DefinitionMemory>,
+    /// Memory of policies.
+    policies: Arc<DefinitionMemory>,
     /// Number of the next durable binding.
     next_binding: AtomicU64,
     /// Configurations of queues' own topics, by class.
@@ -175,9 +177,9 @@ pub struct Vhosts {
 
 impl Default for Vhosts {
     fn default() -> Self {
-        let definitions = Arc::default();
-        let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST, &definitions)));
-        Self { definitions, by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), unsettled: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default(), too_large_letters: AtomicU64::default(), searches: Searches::default(), walks: Mutex::default() }
+        let (definitions, policies) = (Arc::default(), Arc::default());
+        let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST, &definitions, &policies)));
+        Self { definitions, policies, by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), unsettled: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default(), too_large_letters: AtomicU64::default(), searches: Searches::default(), walks: Mutex::default() }
     }
 }
 
@@ -185,6 +187,11 @@ impl Vhosts {
     /// Memory of exchanges, bindings, and arguments of queues.
     pub fn definitions(&self) -> &Arc<DefinitionMemory> {
         &self.definitions
+    }
+
+    /// Memory of policies.
+    pub fn policy_memory(&self) -> &Arc<DefinitionMemory> {
+        &self.policies
     }
 
     /// A virtual host by name.
@@ -200,7 +207,7 @@ impl Vhosts {
     }
 
     pub(crate) fn or_new(&self, name: &str) -> Arc<Vhost> {
-        Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name, &self.definitions))))
+        Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name, &self.definitions, &self.policies))))
     }
 
     /// How many there are.

@@ -42,6 +42,12 @@ pub enum ParameterError {
     /// All that is wrong.
     #[error("Validation failed\n\n{}\n", .0.join("\n"))]
     Invalid(Vec<String>),
+    /// Policies take as much memory as they may.
+    #[error("policy '{policy}' would take more memory than there is for policies: see mainstem_memory_policy_bytes and --memory")]
+    NoMemory {
+        /// Its name.
+        policy: String,
+    },
     /// It is set another way.
     #[error("policies may not be {0} using this method")]
     IsPolicy(&'static str),

@@ -9,13 +9,14 @@
 
 use std::cmp::Ordering;
 use std::ops::Deref;
-use std::sync::Arc;
-use std::sync::atomic::{self, AtomicBool};
+use std::sync::atomic::{self, AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use delivery::{Overflow, QueueKind, QueueRules};
 use journal::AppendItem;
 use parking_lot::{Mutex, RwLock};
-use routing::{Arguments, Name, OwnedValue};
+use routing::{Arguments, Counted, DefinitionMemory, Name, OwnedValue};
 use serde_json::{Map, Number, Value, json};
 
 use super::Vhost;
@@ -34,6 +35,14 @@ use crate::security::Principal;
 
 /// What is in force for queues, of which those that have the same share it: this many are remembered.
 const SHARED_MAX: usize = 16;
+/// A start waits so long, for each virtual host, until it is known which policies count for its exchanges and queues. The others are found out by and by.
+const START_MAX: Duration = Duration::from_secs(2);
+/// Bytes that a policy takes beside its texts, …
+const AROUND: usize = 512;
+/// … each key of its definition …
+const AROUND_KEY: usize = 128;
+/// … and those: itself, as it is kept, and in force.
+const TEXTS: usize = 3;
 /// The key by which an exchange sends on what no binding takes.
 const ALTERNATE: &str = "alternate-exchange";
 
@@ -116,6 +125,8 @@ pub struct Policy {
     priority: Number,
     /// It was deleted, or another one of its name has taken its place.
     gone: AtomicBool,
+    /// In the account, from when it is set until nothing needs it any more.
+    counted: OnceLock<Counted>,
 }
 
 impl Policy {
@@ -140,7 +151,13 @@ impl Policy {
 
     fn with(name: &str, pattern: Pattern, apply_to: ApplyTo, definition: Map<String, Value>, priority: Number) -> Self {
         let (name, prefix, gone) = (name.to_owned(), prefix_of(pattern.text()), AtomicBool::new(false));
-        Self { name, pattern, prefix, apply_to, definition, priority, gone }
+        Self { name, pattern, prefix, apply_to, definition, priority, gone, counted: OnceLock::new() }
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(super) fn weight(&self) -> usize {
+        let definition = self.definition.iter().map(|(key, value)| key.len() + value.to_string().len()).sum::<usize>();
+        AROUND + TEXTS * (self.name.len() + self.prefix.len() + definition) + self.definition.len() * AROUND_KEY + self.pattern.weight()
     }
 
     /// Its name.
@@ -290,6 +307,8 @@ impl Matched {
 pub(super) struct InForce {
     pub understood: QueueArguments,
     pub matched: Matched,
+    /// After a start: it is not known yet which policies count.
+    pub unjudged: bool,
     /// Of queues that stay, and of those that go with their last consumer.
     rules: [Arc<QueueRules>; 2],
 }
@@ -297,7 +316,7 @@ pub(super) struct InForce {
 impl InForce {
     pub fn new(understood: QueueArguments, matched: Matched) -> Self {
         let rules = [false, true].map(|auto_delete| Arc::new(understood.rules(auto_delete)));
-        Self { understood, matched, rules }
+        Self { understood, matched, unjudged: false, rules }
     }
 
     /// As the rules of a queue's machine, which all queues share that have them.
@@ -322,6 +341,10 @@ impl Deref for Understood {
 #[derive(Debug, Default)]
 pub struct Policies {
     sets: RwLock<Sets>,
+    /// Memory of the policies of all virtual hosts.
+    account: Arc<DefinitionMemory>,
+    /// What judging queues and exchanges has taken at the start, in µs.
+    start_us: AtomicU64,
     /// What was in force for the last queues.
     shared: Mutex<Vec<Arc<InForce>>>,
     /// How far changes have been applied.
@@ -363,6 +386,11 @@ impl Sets {
 }
 
 impl Policies {
+    /// None yet. `account`: of the policies of all virtual hosts.
+    pub(super) fn counted(account: Arc<DefinitionMemory>) -> Self {
+        Self { account, ..Self::default() }
+    }
+
     /// All, the highest priority first.
     pub fn all(&self, scope: PolicyScope) -> Vec<Arc<Policy>> {
         self.sets.read().of(scope).to_vec()
@@ -390,6 +418,7 @@ impl Policies {
 
     /// Sets one, in place of that of its name, which is told.
     pub(super) fn insert(&self, scope: PolicyScope, policy: Arc<Policy>) -> Option<Arc<Policy>> {
+        policy.counted.get_or_init(|| Counted::new(Arc::clone(&self.account), policy.weight()));
         let mut sets = self.sets.write();
         let before = take_out(sets.of_mut(scope), &policy.name);
         sets.add(scope, policy);
@@ -409,7 +438,31 @@ impl Policies {
         (self.in_force_of(search.matched(), declared, own), (!is_over).then_some(search))
     }
 
+    /// The same at a start: it may take longer, as long as those before have not taken too long together.
+    pub(super) fn in_force_at_start(&self, name: &[u8], declared: &Arguments, own: QueueArguments) -> (Arc<InForce>, Option<Search>) {
+        match self.search_at_start(Subject::Queue(name, kind_name(own.kind))) {
+            (matched, None) => (self.in_force_of(matched, declared, own), None),
+            (_, rest) => (Arc::new(InForce { unjudged: true, ..InForce::new(own, Matched::default()) }), rest),
+        }
+    }
+
+    fn search_at_start(&self, subject: Subject<'_>) -> (Matched, Option<Search>) {
+        let mut search = Search::new(self.walk.changes());
+        let spent = || Duration::from_micros(self.start_us.load(atomic::Ordering::Relaxed));
+        while spent() < START_MAX {
+            let began = Instant::now();
+            let is_over = self.search(subject, &mut search);
+            self.start_us.fetch_add(began.elapsed().as_micros() as u64, atomic::Ordering::Relaxed);
+            if is_over {
+                return (search.matched(), None);
+            }
+        }
+        // What a part of them says may not hold.
+        (Matched::default(), Some(Search::new(self.walk.changes())))
+    }
+
     /// The same, whatever it takes.
+    #[cfg(test)]
     pub(super) fn in_force(&self, name: &[u8], declared: &Arguments, own: QueueArguments) -> Arc<InForce> {
         let matched = self.matched(Subject::Queue(name, kind_name(own.kind)));
         self.in_force_of(matched, declared, own)
@@ -437,6 +490,7 @@ impl Policies {
     }
 
     /// Where a policy sends what no binding of an exchange takes.
+    #[cfg(test)]
     pub(super) fn alternate(&self, exchange: &[u8]) -> Option<Name> {
         self.of_exchange(exchange).alternate()
     }
@@ -528,18 +582,23 @@ impl Broker {
 
     pub(crate) fn plan_policy(&self, vhost: &Arc<Vhost>, scope: PolicyScope, name: &str, wish: &PolicyWish) -> Result<Option<Change>, ParameterError> {
         vhost.check_alive()?;
-        Ok(Self::plan_made_policy(vhost, scope, Policy::new(name, wish, scope)?))
+        Self::plan_made_policy(vhost, scope, Policy::new(name, wish, scope)?)
     }
 
-    fn plan_made_policy(vhost: &Arc<Vhost>, scope: PolicyScope, policy: Policy) -> Option<Change> {
-        if vhost.policies.get(scope, &policy.name).is_some_and(|there| there.value() == policy.value()) {
-            return None;
+    fn plan_made_policy(vhost: &Arc<Vhost>, scope: PolicyScope, policy: Policy) -> Result<Option<Change>, ParameterError> {
+        let there = vhost.policies.get(scope, &policy.name);
+        if there.as_ref().is_some_and(|there| there.value() == policy.value()) {
+            return Ok(None);
+        }
+        let more = policy.weight().saturating_sub(there.map_or(0, |there| there.weight()));
+        if more > 0 && !vhost.policies.account.admits(more) {
+            return Err(ParameterError::NoMemory { policy: policy.name });
         }
         let key = parameters::policy_key(&vhost.name, scope, &policy.name);
         let item = AppendItem::State { key, value: Some(parameters::encode(&policy.value())) };
         let of = Arc::clone(vhost);
         let change = Change::new(vec![item], move |_| of.policies.set(scope, Arc::new(policy)));
-        change.map(|change| change.with_policies_of(vhost))
+        Ok(change.map(|change| change.with_policies_of(vhost)))
     }
 
     /// Deletes a policy, as [`Broker::put_policy`] sets one. On the controller's thread.
@@ -571,7 +630,8 @@ impl Broker {
             self.check_policy(who, vhost, &there, false)?;
         }
         vhost.check_alive()?;
-        Ok(self.carry_out(Self::plan_made_policy(vhost, scope, policy))?)
+        let change = Self::plan_made_policy(vhost, scope, policy)?;
+        Ok(self.carry_out(change)?)
     }
 
     /// As [`Broker::delete_policy`], if who asks may. On the controller's thread.
@@ -592,10 +652,11 @@ impl Vhost {
         &self.policies
     }
 
-    /// Has an exchange send what no binding takes where policies say, unless its own arguments do, whatever it takes to find that out.
-    pub(super) fn set_alternate(&self, exchange: &[u8]) {
-        let alternate = self.policies.alternate(exchange);
-        self.exchanges.write().set_policy_alternate(exchange, alternate);
+    /// Has an exchange send what no binding takes where policies say, unless its own arguments do. The search, where it takes too long for a start.
+    pub(super) fn set_alternate_at_start(&self, exchange: &[u8]) -> Option<Search> {
+        let (matched, rest) = if self.policies.sets().any(Policy::names_alternate) { self.policies.search_at_start(Subject::Exchange(exchange)) } else { Default::default() };
+        self.exchanges.write().set_policy_alternate(exchange, matched.alternate());
+        rest
     }
 
     /// The same as far as it is found out at once; the rest of the search, if there is any.

@@ -32,6 +32,8 @@ const COST_STEPPING_BACK: usize = 200;
 const FOUND_BYTES_MAX: usize = 64 << 10;
 /// Instructions of one that steps back.
 const INSTRUCTIONS_MAX: usize = 10_000;
+/// What one takes in memory beside its parts, of each of its two forms; its parts take what they may.
+const AROUND: usize = 8 << 10;
 
 /// See above.
 #[derive(Debug)]
@@ -42,6 +44,7 @@ pub(super) struct Pattern {
     /// For others.
     unicode: Option<Regex>,
     cost: usize,
+    weight: usize,
 }
 
 impl Pattern {
@@ -56,13 +59,14 @@ impl Pattern {
         }
         let shape = shape(text).map_err(invalid)?;
         let ascii = if text.is_ascii() { compiled(text, shape, BytesMode::Ascii).ok() } else { None };
-        let (ascii, unicode, cost) = match (ascii, compiled(text, shape, BytesMode::Unicode)) {
-            (Some((ascii, one)), Ok((unicode, other))) => (Some(ascii), Some(unicode), one.max(other)),
-            (Some((ascii, cost)), Err(_)) => (Some(ascii), None, cost),
-            (None, Ok((unicode, cost))) => (None, Some(unicode), cost),
+        let (ascii, unicode) = match (ascii, compiled(text, shape, BytesMode::Unicode)) {
             (None, Err(error)) => return Err(invalid(error)),
+            (ascii, unicode) => (ascii, unicode.ok()),
         };
-        Ok(Self { text: text.clone(), ascii, unicode, cost })
+        let both = || ascii.iter().chain(&unicode);
+        let cost = both().map(|one| one.cost).max().unwrap_or(0);
+        let weight = 2 * text.len() + both().map(|one| AROUND + one.bytes_max).sum::<usize>();
+        Ok(Self { text: text.clone(), ascii: ascii.map(|one| one.regex), unicode: unicode.map(|one| one.regex), cost, weight })
     }
 
     /// One that the broker kept. If it is from an earlier version and would be refused now, it matches nothing.
@@ -70,7 +74,7 @@ impl Pattern {
         let text = value.as_str()?;
         Some(Self::new(value).unwrap_or_else(|error| {
             tracing::warn!(pattern = text, error, "a pattern that was kept is not taken any more: its policy is for nothing");
-            Self { text: text.to_owned(), ascii: None, unicode: None, cost: 0 }
+            Self { text: text.to_owned(), ascii: None, unicode: None, cost: 0, weight: 2 * text.len() }
         }))
     }
 
@@ -81,6 +85,11 @@ impl Pattern {
     /// What it costs to ask it for one name.
     pub fn cost(&self) -> usize {
         self.cost
+    }
+
+    /// Bytes of memory that it takes, at the most.
+    pub fn weight(&self) -> usize {
+        self.weight
     }
 
     /// Does it match anywhere in this name?
@@ -107,8 +116,14 @@ fn shape(text: &str) -> Result<Shape, String> {
     Ok(shape)
 }
 
-/// With what it costs.
-fn compiled(text: &str, shape: Shape, mode: BytesMode) -> Result<(Regex, usize), String> {
+/// A pattern for names of one kind.
+struct Compiled {
+    regex: Regex,
+    cost: usize,
+    bytes_max: usize,
+}
+
+fn compiled(text: &str, shape: Shape, mode: BytesMode) -> Result<Compiled, String> {
     let build = |bytes, steps_back| {
         let mut builder = RegexBuilder::new(text);
         builder.bytes_mode(mode);
@@ -119,14 +134,14 @@ fn compiled(text: &str, shape: Shape, mode: BytesMode) -> Result<(Regex, usize),
     if !shape.steps_back {
         for (bytes, cost) in COSTS {
             match build(bytes, STEPS_BACK[0].1) {
-                Ok(regex) => return Ok((regex, cost)),
+                Ok(regex) => return Ok(Compiled { regex, cost, bytes_max: bytes }),
                 Err(error) => refused = Some(error),
             }
         }
     } else {
         for (bytes, steps_back) in STEPS_BACK {
             match build(bytes, steps_back.min((STEPS_MAX / shape.run()) as usize)) {
-                Ok(regex) => return Ok((regex, COST_STEPPING_BACK)),
+                Ok(regex) => return Ok(Compiled { regex, cost: COST_STEPPING_BACK, bytes_max: bytes * shape.parts }),
                 Err(error) => refused = Some(error),
             }
         }
@@ -147,10 +162,12 @@ struct Shape {
     repeats: bool,
     /// Steps of a run of it without steps back, for each byte that repetitions consume.
     steps: u64,
+    /// Parts that it has without steps back, at the most.
+    parts: usize,
 }
 
 impl Shape {
-    const NOTHING: Self = Self { steps_back: false, is_absent: false, consumes: false, repeats: false, steps: 0 };
+    const NOTHING: Self = Self { steps_back: false, is_absent: false, consumes: false, repeats: false, steps: 0, parts: 1 };
     const EMPTY: Self = Self { steps: 1, ..Self::NOTHING };
     const BYTE: Self = Self { consumes: true, ..Self::EMPTY };
     const REFERENCE: Self = Self { steps_back: true, steps: 2, ..Self::NOTHING };
@@ -167,6 +184,7 @@ impl Shape {
             consumes: self.consumes || other.consumes,
             repeats: self.repeats || other.repeats,
             steps: self.steps.saturating_add(other.steps),
+            parts: self.parts + other.parts,
         }
     }
 

@@ -18,7 +18,8 @@
 //! on. It does the same for what was declared and has not all that counts for it (`policy_search.rs`), which is answered then. A change begins such a search
 //! anew: what it comes to is what I1 and I2 say.
 //!
-//! A walk leaves nothing on the disk. If the process ends before a walk does, the next start judges all queues.
+//! A walk leaves nothing on the disk. If the process ends before a walk does, the next start judges all queues, and leaves to a walk what takes too long: such
+//! queues rest until they are judged ([`Queue::is_unjudged`]).
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -201,6 +202,14 @@ impl WalkState {
         inner.searched.push_back(Searched { number, subject, search, held: Vec::new() });
     }
 
+    /// The same at a start, where each is named once.
+    fn search_at_start(&self, subject: Subjected, search: Search) {
+        let mut inner = self.inner.lock();
+        inner.searches += 1;
+        let number = inner.searches;
+        inner.searched.push_back(Searched { number, subject, search, held: Vec::new() });
+    }
+
     /// There is more to be found out.
     fn search_on(&self, searched: Searched) {
         let mut inner = self.inner.lock();
@@ -223,9 +232,12 @@ impl WalkState {
     /// Sends a reply when the policies are found that count for something.
     fn hold(&self, subject: &Subjected, reply: HeldReply) {
         let mut inner = self.inner.lock();
-        if let Some(searched) = inner.searched.iter_mut().find(|one| one.subject.is(subject)) {
-            searched.held.push(reply);
-        }
+        let Some(at) = inner.searched.iter().position(|one| one.subject.is(subject)) else { return };
+        let Some(mut searched) = inner.searched.remove(at) else { return };
+        searched.held.push(reply);
+        // Those for which somebody waits go before those that a start has left.
+        let place = inner.searched.iter().position(|one| one.held.is_empty()).map_or(at, |first| first.min(at));
+        inner.searched.insert(place, searched);
     }
 
     /// What is done next. `None`: all is applied.
@@ -377,6 +389,13 @@ impl Broker {
         self.vhosts.walks.lock().declared = Some((vhost, again));
     }
 
+    /// At a start the policies that count for this could not be found out.
+    pub(super) fn search_policies_at_start(&self, vhost: &Vhost, subject: Subjected, search: Search) {
+        let Some(vhost) = self.vhosts.get(&vhost.name) else { return };
+        vhost.policies.walk.search_at_start(subject, search);
+        self.apply_policies_later(&vhost);
+    }
+
     /// Something was declared that is there, and may not have all policies yet. On the controller's thread.
     pub(super) fn declared_again(&self, vhost: &Vhost, subject: impl FnOnce() -> Subjected) {
         if vhost.policies.walk.is_searching()
@@ -470,7 +489,7 @@ impl Broker {
                     return policies.walk.search_on(searched);
                 }
                 let matched = searched.search.matched();
-                if !matched.is(&now.matched) {
+                if now.unjudged || !matched.is(&now.matched) {
                     self.put_policies_in_force(vhost, queue, matched);
                 }
             }

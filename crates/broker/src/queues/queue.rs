@@ -153,6 +153,11 @@ impl Queue {
         self.in_force.read().matched.policy.as_ref().map(|policy| policy.name().to_owned())
     }
 
+    /// See [`InForce::unjudged`]: it gives out and throws out nothing.
+    pub(super) fn is_unjudged(&self) -> bool {
+        self.in_force.read().unjudged
+    }
+
     /// Does it turn messages away, when it is full or because its topic keeps none without a key?
     pub fn may_refuse(&self) -> bool {
         self.may_refuse.load(Ordering::Relaxed) || !self.topic.takes_keyless()

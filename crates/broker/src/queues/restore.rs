@@ -13,6 +13,7 @@ use super::claims::{self, Claim};
 use super::delays;
 use super::arguments::QueueArguments;
 use super::parameters;
+use super::policy_walk::Subjected;
 use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
 use crate::Broker;
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord};
@@ -124,7 +125,9 @@ impl Broker {
             if let Err(error) = host.exchanges().write().declare(declaration) {
                 tracing::warn!(%error, vhost, exchange = %name, "exchange of the catalog cannot be declared");
             }
-            host.set_alternate(&name);
+            if let Some(rest) = host.set_alternate_at_start(&name) {
+                self.search_policies_at_start(&host, Subjected::Exchange(name), rest);
+            }
         }
         for (vhost, name, record) in found.queues {
             let host = self.vhosts.or_new(&vhost);
