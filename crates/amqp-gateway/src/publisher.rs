@@ -279,11 +279,6 @@ impl Publisher {
         None
     }
 
-    /// Have journals had no room for something?
-    pub fn has_refused(&self) -> bool {
-        !self.refused.is_empty()
-    }
-
     /// Is there something to be flushed, and may a turn begin?
     pub fn is_ripe(&self) -> bool {
         !self.batches.is_empty() && self.refused.is_empty() && self.turns.len() < TURNS_MAX && self.open_bytes < OPEN_BYTES_MAX

@@ -1,7 +1,7 @@
 //! How a session ends: the node stops, a token has expired, or the connection is gone.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use amqp_wire::ReplyCode;
 use broker::{Cause, Causes, Waits};
@@ -13,6 +13,9 @@ use crate::error::Failure;
 
 /// Of a commit when the node stops; what is left then is gone through with as the channel ends.
 const COMMIT_TURNS_MAX: usize = 16;
+
+/// How long the node waits at its end until journals have room for what a connection has published.
+const ROOM_MAX: Duration = Duration::from_secs(3);
 
 /// Why the broker ends a connection, and when at the latest.
 pub(super) struct Leaving {
@@ -74,10 +77,14 @@ impl Session {
     }
 
     pub(super) fn try_leave(&mut self) {
-        // What journals have no room for may wait for ever.
-        let waits_for_room = || self.is_blocked() && self.connection.publisher.has_refused();
-        let ready = (self.connection.publisher.is_idle() || waits_for_room()) && self.connection.waiting.is_none() && !self.commits;
+        let ready = self.connection.publisher.is_idle() && self.connection.waiting.is_none() && !self.commits;
         let (now, phase) = (self.connection.now, self.phase);
+        // What journals have no room for may wait for ever.
+        if self.is_blocked()
+            && let Some(leaving) = &mut self.leaving
+        {
+            leaving.until.get_or_insert(now + ROOM_MAX);
+        }
         let goes = |leaving: &mut Leaving| ready || phase != Phase::Running || leaving.until.is_some_and(|until| now >= until);
         let Some(Leaving { reason, .. }) = self.leaving.take_if(goes).filter(|_| phase == Phase::Running) else { return };
         for slot in self.channels.values_mut() {
@@ -97,6 +104,8 @@ impl Session {
         }
         self.connection.now = now;
         let doomed = self.leave_all();
+        // What journals take only now is not held back then.
+        self.connection.flush_unpaid();
         if !doomed.is_empty() {
             self.connection.gateway.leave_to_controller(deletion(doomed, true));
         }
