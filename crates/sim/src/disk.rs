@@ -135,6 +135,8 @@ struct Disk {
     stuck: Option<String>,
     /// It cannot be opened either.
     shut: bool,
+    /// Another file can get its name.
+    replaceable: bool,
     /// Checkpoints that were to be replaced or removed, and were not.
     stale: Vec<Shared>,
     /// Behind so many files opened and reads one fails, whatever they are for.
@@ -201,6 +203,7 @@ impl SimDisk {
             reads_left: None,
             stuck: None,
             shut: false,
+            replaceable: false,
             stale: Vec::new(),
             opens_left: None,
             opens_failed: false,

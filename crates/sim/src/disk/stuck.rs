@@ -18,7 +18,7 @@ pub enum Kind {
 /// All of them.
 pub const KINDS: [Kind; 4] = [Kind::Segment, Kind::Spare, Kind::Reserve, Kind::Checkpoint];
 /// How likely each is to be the next one.
-const CHOICES: [Kind; 8] = [Kind::Segment, Kind::Segment, Kind::Segment, Kind::Segment, Kind::Spare, Kind::Reserve, Kind::Checkpoint, Kind::Checkpoint];
+const CHOICES: [Kind; 8] = [Kind::Segment, Kind::Segment, Kind::Segment, Kind::Segment, Kind::Segment, Kind::Spare, Kind::Reserve, Kind::Checkpoint];
 
 impl Kind {
     fn of(name: &str) -> Option<Self> {
@@ -38,7 +38,17 @@ impl SimDisk {
             }
             CHOICES[disk.starting.below(CHOICES.len() as u64) as usize]
         };
-        self.stick_one(kind);
+        if kind == Kind::Segment {
+            self.stick_unremovable();
+        } else {
+            self.stick_one(kind);
+        }
+    }
+
+    /// One of the segments can be neither removed nor renamed, but replaced.
+    pub fn stick_unremovable(&self) {
+        self.stick_one(Kind::Segment);
+        self.inner.lock().replaceable = true;
     }
 
     /// One of the files of this kind, if there are any.
@@ -56,7 +66,7 @@ impl SimDisk {
             Kind::Spare | Kind::Reserve => disk.starting.one_in(2),
             Kind::Checkpoint => names.len() > 1 && disk.starting.one_in(2),
         };
-        disk.stuck = names.into_iter().nth(chosen);
+        (disk.stuck, disk.replaceable) = (names.into_iter().nth(chosen), false);
         true
     }
 
@@ -67,10 +77,25 @@ impl SimDisk {
         format!("{}; {:?} stays", files.join(", "), disk.stuck)
     }
 
+    /// What is stuck, for [`SimDisk::stick_again`].
+    pub fn stuck(&self) -> Option<(String, bool, bool)> {
+        let disk = self.inner.lock();
+        disk.stuck.clone().map(|name| (name, disk.shut, disk.replaceable))
+    }
+
+    /// That is stuck as it was.
+    pub fn stick_again(&self, before: Option<(String, bool, bool)>) {
+        self.unstick();
+        if let Some((name, shut, replaceable)) = before {
+            let mut disk = self.inner.lock();
+            (disk.stuck, disk.shut, disk.replaceable) = (Some(name), shut, replaceable);
+        }
+    }
+
     /// Every file can be removed, renamed and replaced.
     pub fn unstick(&self) {
         let mut disk = self.inner.lock();
-        (disk.stuck, disk.shut) = (None, false);
+        (disk.stuck, disk.shut, disk.replaceable) = (None, false, false);
     }
 
     /// Does removing a file fail, or giving it the name `to`?
@@ -91,7 +116,7 @@ impl SimDisk {
 
     fn try_stuck(&self, name: &str, is_replaced: bool) -> io::Result<()> {
         let mut disk = self.inner.lock();
-        if disk.stuck.as_deref() != Some(name) || !disk.names.contains_key(name) {
+        if disk.stuck.as_deref() != Some(name) || !disk.names.contains_key(name) || is_replaced && disk.replaceable {
             return Ok(());
         }
         disk.counters.unreplaced += u64::from(is_replaced && name.starts_with("segment-"));
