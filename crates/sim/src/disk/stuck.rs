@@ -39,16 +39,17 @@ impl SimDisk {
             CHOICES[disk.starting.below(CHOICES.len() as u64) as usize]
         };
         if kind == Kind::Segment {
-            self.stick_unremovable();
+            let _ = self.stick_unremovable();
         } else {
             self.stick_one(kind);
         }
     }
 
-    /// One of the segments can be neither removed nor renamed, but replaced.
-    pub fn stick_unremovable(&self) {
-        self.stick_one(Kind::Segment);
+    /// One of the segments can be neither removed nor renamed, but replaced. False: there is none.
+    pub fn stick_unremovable(&self) -> bool {
+        let is_there = self.stick_one(Kind::Segment);
         self.inner.lock().replaceable = true;
+        is_there
     }
 
     /// One of the files of this kind, if there are any.

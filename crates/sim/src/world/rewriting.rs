@@ -72,10 +72,8 @@ impl World {
 
     /// The process dies soon after a rewritten segment has its name; a read or a change of names fails in the start that follows, as a rule. Then the keeper has time.
     fn die_within_rewriting(&mut self, coverage: &mut Coverage) -> Result<(), String> {
-        if self.reclaims.one_in(2) {
-            // It may be one of those that are replaced, and which the start cannot remove.
-            self.disk.stick_unremovable();
-        }
+        // It may be one of those that are replaced, and which the start cannot remove.
+        let beside = self.reclaims.one_in(2) && self.disk.stick_unremovable();
         self.disk.light_fuse_at_rename(REWRITING, self.reclaims.below(DEATH));
         for _ in 0..TURNS {
             self.drain(coverage)?;
@@ -83,12 +81,23 @@ impl World {
                 coverage.add("deaths within a rewriting", 1);
                 let power = self.reclaims.one_in(4);
                 self.crash(power, coverage)?;
-                return self.rest(TURNS, coverage);
+                self.rest(TURNS, coverage)?;
+                return if beside { self.die_again(coverage) } else { Ok(()) };
             }
             self.clock.0.fetch_add(SECOND_MS, Ordering::Relaxed);
         }
         self.disk.put_out_fuses();
         Ok(())
+    }
+
+    /// What has replaced others is let go of in its turn while the file of one of those stays. The next start must not take that one for a segment.
+    fn die_again(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        self.let_go(coverage)?;
+        self.rest(TURNS, coverage)?;
+        coverage.add("deaths beside a segment that stays", 1);
+        let power = self.reclaims.one_in(4);
+        self.crash(power, coverage)?;
+        self.rest(TURNS, coverage)
     }
 
     /// Looks whether the space comes back.
