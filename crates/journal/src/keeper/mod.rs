@@ -213,7 +213,7 @@ impl Keeper {
         let length = |name: &String| storage.open(name).and_then(|file| file.size());
         let fits = |name: &String| *name == next || length(name).is_ok_and(|length| length == journal.config().segment_bytes);
         let (whole, misfits): (Vec<_>, Vec<_>) = start.spares.into_iter().partition(fits);
-        journal.set_spare_segments(whole.len());
+        journal.set_spare_segments(whole.len() + misfits.len());
         let spares = spares::Spares::new(whole, misfits, journal.config().window_bytes.is_some(), now);
         Self {
             checkpointed: start.replay.segment,
@@ -556,7 +556,7 @@ impl Keeper {
             self.undeleted.push(Undeleted { name, by, told: true });
             return false;
         }
-        self.journal.set_spare_segments(self.spares.len());
+        self.journal.set_spare_segments(self.spares.files());
         self.journal.metrics().segments_freed.inc();
         true
     }

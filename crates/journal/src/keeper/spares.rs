@@ -40,6 +40,11 @@ impl Spares {
         self.names.len()
     }
 
+    /// With those that cannot be used and are still there.
+    pub fn files(&self) -> usize {
+        self.names.len() + self.misfits.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -109,15 +114,16 @@ impl Keeper {
                 // As if there were nothing to make a segment of.
                 return true;
             }
-            if renamed.is_ok() {
+            // Where its name fails once, its space is there for the file that is made instead.
+            if renamed.is_ok() || self.discard_spare(&spare) {
                 self.spares.take(at);
             } else {
                 self.spares.set_aside(at);
             }
-            self.journal.set_spare_segments(self.spares.len());
+            self.journal.set_spare_segments(self.spares.files());
             match renamed {
                 Ok(()) => return true,
-                Err(error) => tracing::warn!(journal = self.journal.number(), file = spare, %error, "a spare segment file cannot be used, it is to be removed"),
+                Err(error) => tracing::warn!(journal = self.journal.number(), file = spare, %error, "a spare segment file cannot be used"),
             }
         }
         false
@@ -128,7 +134,7 @@ impl Keeper {
         let Some((at, name)) = self.spares.choose(u64::MAX).map(|(at, name)| (at, name.to_owned())) else { return };
         if self.discard_spare(&name) {
             self.spares.take(at);
-            self.journal.set_spare_segments(self.spares.len());
+            self.journal.set_spare_segments(self.spares.files());
         }
     }
 
@@ -156,7 +162,7 @@ impl Keeper {
             return;
         }
         self.spares.surplus(now).into_iter().for_each(|names| drop(names.pop()));
-        self.journal.set_spare_segments(self.spares.len());
+        self.journal.set_spare_segments(self.spares.files());
     }
 }
 
