@@ -36,10 +36,6 @@ impl Spares {
         Self { names, misfits, number: 0, max, made: VecDeque::from(vec![now; max]), failed: i64::MIN }
     }
 
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
     /// With those that cannot be used and are still there.
     pub fn files(&self) -> usize {
         self.names.len() + self.misfits.len()
