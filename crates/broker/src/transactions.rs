@@ -71,9 +71,8 @@ struct State {
 
 /// What is to be done when an append is durable.
 enum Step {
-    Tell(ReplyTo),
-    /// And the transaction has a whole record.
-    TellOf(ReplyTo, Whole),
+    /// And if that is there, the transaction has a whole record.
+    Tell(ReplyTo, Option<Whole>),
     Prepared(Attempt),
     /// With the number of the journal.
     Marked(Attempt, usize),
@@ -338,8 +337,8 @@ impl State {
         let Some(step) = self.steps.remove(&(token & !(OF_TRANSACTIONS | WITH_OFFSETS))) else { return };
         let failed = failure(results);
         let attempt = match &step {
-            Step::Tell(to) | Step::TellOf(to, _) => {
-                if let Step::TellOf(_, whole) = &step
+            Step::Tell(to, whole) => {
+                if let Some(whole) = whole
                     && failed.is_none()
                 {
                     let contained = self.coordinator.written(whole);
@@ -369,7 +368,7 @@ impl State {
                     self.complete(broker, attempt);
                 }
             }
-            Step::Completed(_) | Step::Tell(_) | Step::TellOf(..) => {
+            Step::Completed(_) | Step::Tell(..) => {
                 if !end.marked.contains(&0) {
                     note_markers(broker, &end.ending, 0);
                 }
@@ -512,7 +511,7 @@ impl Broker {
         });
         match initialised? {
             Initialised::Granted(producer, record) => {
-                state.record(self, record, Step::Tell(tell));
+                state.record(self, record, Step::Tell(tell, None));
                 Ok(Told::Later(producer))
             }
             Initialised::Unchanged(producer) => Ok(Told::Now(producer)),
@@ -628,8 +627,7 @@ impl State {
     fn tell_when_durable(&mut self, broker: &Broker, change: Option<Change>, tell: ReplyTo) -> Told<()> {
         match change {
             Some(Change { key, value, whole }) => {
-                let step = whole.map_or(Step::Tell(tell), |whole| Step::TellOf(tell, whole));
-                self.record(broker, (key, Some(value)), step);
+                self.record(broker, (key, Some(value)), Step::Tell(tell, whole));
                 Told::Later(())
             }
             None => Told::Now(()),

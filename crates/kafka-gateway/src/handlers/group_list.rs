@@ -42,7 +42,7 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         return Ok(Outcome::Long);
     }
     let words = |filter: &[Str]| filter.iter().map(|one| one.to_ascii_lowercase()).collect::<HashSet<String>>();
-    let mut list = GroupList {
+    let list = GroupList {
         gateway: Arc::clone(context.gateway),
         version: context.version,
         states: words(&request.states_filter),
@@ -50,15 +50,7 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         after: None,
         parts: Parts::counted(&context.gateway.pinned),
     };
-    if context.gone.is_some() {
-        return Ok(context.go_on_in_turns(list));
-    }
-    // There are few.
-    loop {
-        if let Some(body) = list.turn(&context.asking()) {
-            return Ok(Outcome::Answer(body));
-        }
-    }
+    Ok(context.go_through(list))
 }
 
 impl Turns for GroupList {

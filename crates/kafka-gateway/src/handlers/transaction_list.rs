@@ -80,7 +80,7 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         duration: request.duration_filter,
         now: broker.now_ms(),
     };
-    let mut list = TransactionList {
+    let list = TransactionList {
         gateway: Arc::clone(context.gateway),
         version: context.version,
         pattern,
@@ -89,15 +89,7 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         after: None,
         parts: Parts::counted(&context.gateway.pinned),
     };
-    if context.gone.is_some() {
-        return Ok(context.go_on_in_turns(list));
-    }
-    // There are few.
-    loop {
-        if let Some(body) = list.turn(&context.asking()) {
-            return Ok(Outcome::Answer(body));
-        }
-    }
+    Ok(context.go_through(list))
 }
 
 impl Turns for TransactionList {

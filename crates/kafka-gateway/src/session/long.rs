@@ -46,8 +46,19 @@ pub(crate) trait Turns: Send + 'static {
 }
 
 impl Context<'_> {
-    /// Has the threads that look at a long request look at it in turns.
-    pub(crate) fn go_on_in_turns(&self, looking: impl Turns) -> Outcome {
+    /// Goes through what a request asks for: here if that is little, else on the threads that look at long requests.
+    pub(crate) fn go_through(&self, mut looking: impl Turns) -> Outcome {
+        if self.gone.is_some() {
+            return self.go_on_in_turns(looking);
+        }
+        loop {
+            if let Some(body) = looking.turn(&self.asking()) {
+                return Outcome::Answer(body);
+            }
+        }
+    }
+
+    fn go_on_in_turns(&self, looking: impl Turns) -> Outcome {
         let (client, gone) = (self.asking().client(), self.gone.cloned().unwrap_or_default());
         let mut looking = Some((looking, self.room.cloned()));
         let (mut took, wait) = (Duration::ZERO, Box::new(LongWait { gone: Arc::clone(&gone), then: None }));

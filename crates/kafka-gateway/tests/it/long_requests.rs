@@ -115,35 +115,6 @@ fn a_fetch_of_long_names_is_answered_elsewhere() {
 }
 
 #[test]
-fn a_long_answer_to_a_fetch_is_made_once_there_is_memory_for_it() {
-    const MIB: usize = 1 << 20;
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut node = Node::start_with_answers(folder.path(), 8 * MIB);
-    let (deaf, patient) = (node.connect(), node.connect());
-    let topic = |number: usize| FetchTopic { topic: format!("{number:032000}").into(), partitions: vec![FetchPartition::default()], ..FetchTopic::default() };
-    let request = FetchRequest { max_wait_ms: 1_000, session_epoch: -1, topics: (0..200).map(topic).collect(), ..FetchRequest::default() };
-    let ask = |node: &mut Node, client| {
-        node.send_fetch(client, 1, &request);
-        // It is decoded by another thread, and looked at by another one.
-        settle(node, 2);
-        node.gateway.pinned_bytes()
-    };
-    let held = ask(&mut node, deaf);
-    assert!(held > 6 * MIB, "{held} bytes for an answer that is not read");
-    assert!(ask(&mut node, patient) == held && node.poll(patient).is_none());
-    // Its time is over, too.
-    node.advance(Duration::from_secs(2));
-    settle(&mut node, 1);
-    assert!(node.gateway.pinned_bytes() == held && node.poll(patient).is_none());
-    assert!(node.poll(deaf).is_some());
-    node.advance(Duration::from_millis(200));
-    let (_, body) = node.answer(patient);
-    assert_eq!(fetched(body).responses.len(), 200);
-    assert_eq!(node.gateway.pinned_bytes(), 0);
-    node.stop();
-}
-
-#[test]
 fn a_fetch_of_many_partitions_waits_for_records_and_no_longer_than_it_may() {
     let count = SHORT + 1;
     let (_folder, mut node, client) = start(count);
