@@ -165,7 +165,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             last_progress = now;
         } else if is_stalled(shard, last_progress, now) {
             if !taken.goes_on(stream) {
-                return End::Stalled;
+                let Some(end) = last.postpone(End::Stalled, connection, sends) else { continue };
+                return end;
             }
             last_progress = now;
         }
@@ -222,14 +223,16 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             false if open && !may_read && connection.session.borrow().wants_read() => Reads::BehindAnswers,
             _ => Reads::No,
         };
-        if let Some(late) = input.judge(shard, connection.place.requests(), state, now) {
-            return End::Late(late);
+        if !last.unheard && let Some(late) = input.judge(shard, connection.place.requests(), state, now) {
+            let Some(end) = last.postpone(End::Late(late), connection, sends) else { continue };
+            return end;
         }
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
         let reads = wanted && !memory;
         if let Some(end) = judge_unread(shard, (connection, stream), reads, (&mut last_look, &idle), now) {
+            let Some(end) = last.postpone(end, connection, sends) else { continue };
             return end;
         }
         note_waits(connection, sends, memory, now);
@@ -264,9 +267,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 }
             }
             Happened::Something => {}
-            Happened::Gone => return End::Closed,
+            Happened::Gone => if let Some(end) = last.postpone(End::Closed, connection, false) { return end },
             Happened::Time => connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), Instant::now()),
-            Happened::Alarm => if idle.is_over(is_busy(connection, sends, &input), Instant::now()) { return End::Idle },
+            Happened::Alarm => if idle.is_over(is_busy(connection, sends, &input), Instant::now()) && let Some(end) = last.postpone(End::Idle, connection, sends) { return end },
         }
     }
 }
@@ -462,16 +465,19 @@ impl Last {
         self.end.as_ref().and_then(|(_, until)| *until)
     }
 
-    /// Keeps an end until what was asked before is done; any other end is at once. `sends`: answers wait for the socket.
+    /// Keeps an end until what was asked before is done, or what was published is kept; `None` then. `sends`: answers wait for the socket.
     fn postpone(&mut self, end: End, connection: &Connection, sends: bool) -> Option<End> {
+        if self.unheard {
+            return None;
+        }
         let now = Instant::now();
         let (rest, until) = match &end {
             End::Refused(_) => (Rest::Answers, Some(now + LAST_ANSWERS)),
-            End::Ended | End::Closed => match connection.session.borrow_mut().finish(matches!(end, End::Ended), sends, now) {
+            End::Broken | End::Drained { .. } => (Rest::Nothing, None),
+            End::Closed | End::Ended | End::Stalled | End::Late(_) | End::Idle => match connection.session.borrow_mut().finish(matches!(end, End::Ended), sends, now) {
                 Rest::Publishes => (Rest::Publishes, Some(now + LAST_ANSWERS)),
                 rest => (rest, None),
             },
-            _ => (Rest::Nothing, None),
         };
         if rest == Rest::Nothing {
             return Some(end);

@@ -173,6 +173,38 @@ fn what_had_come_before_a_connection_is_reset_is_kept() {
     });
 }
 
+/// What a producer quota holds back of a transaction is kept with the rest of it when its client is gone.
+#[test]
+fn a_commit_behind_a_quota_is_kept_as_a_whole_when_its_connection_is_reset() {
+    const MESSAGES: u32 = 1000;
+    const BYTES: usize = 8000;
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0"]);
+    let (mut goes, mut stays) = (amqp(&process), amqp(&process));
+    for socket in [&mut goes, &mut stays] {
+        socket.write_all(&on_channel(1, &[0, 20, 0, 10, 0])).unwrap();
+        assert_eq!(method(socket), [0, 20, 0, 11]);
+    }
+    assert_eq!(declared(&mut stays, 2), 0);
+    let quota = change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "guest"}, "values": {"producer_byte_rate": 300_000}}));
+    assert_eq!(quota.status, 200, "{}", quota.body);
+    goes.write_all(&on_channel(1, &[0, 90, 0, 10])).unwrap();
+    assert_eq!(method(&mut goes), [0, 90, 0, 11]);
+    let header = [&[0, 60, 0, 0][..], &(BYTES as u64).to_be_bytes()[..], &[0, 0]].concat();
+    let message = [on_channel(1, &[0, 60, 0, 40, 0, 0, 0, 1, b'q', 0]), on_channel(2, &header), on_channel(3, &[b'x'; BYTES])].concat();
+    goes.write_all(&message.repeat(MESSAGES as usize)).expect("it is taken");
+    goes.write_all(&on_channel(1, &[0, 90, 0, 20])).expect("it is taken");
+    // A part of it is there, which says that the commit was read.
+    let began = Instant::now();
+    while declared(&mut stays, 1) == 0 {
+        assert!(began.elapsed() < PATIENCE, "the commit has begun");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    reset(goes);
+    wait_until("its connection has ended", || metric(&process, "mainstem_amqp_connections ") == 1);
+    assert_eq!(declared(&mut stays, 1), MESSAGES);
+}
+
 /// Bytes that the other side has not confirmed.
 fn unsent(socket: &TcpStream) -> libc::c_int {
     let mut bytes = 0;

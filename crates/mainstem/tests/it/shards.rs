@@ -57,6 +57,14 @@ fn publish_to_many_queues(process: &Process, ended: &AtomicBool) {
     }
 }
 
+/// Is there something to be read? Asked of the socket, so that no thread of the test has to be woken for it.
+fn has_come(socket: &TcpStream) -> bool {
+    socket.set_nonblocking(true).expect("a socket");
+    let peeked = socket.peek(&mut [0]);
+    socket.set_nonblocking(false).expect("a socket");
+    peeked.is_ok()
+}
+
 #[test]
 fn replies_do_not_wait_for_what_is_told_of_logs() {
     const QUEUES: usize = 100;
@@ -85,22 +93,17 @@ fn replies_do_not_wait_for_what_is_told_of_logs() {
         let (began, mut most) = (Instant::now(), 0);
         for round in 0.. {
             send(&mut produces, &produce);
-            let mut reader = produces.try_clone().expect("a socket");
-            let waiting = scope.spawn(move || receive(&mut reader).expect("an answer"));
             let mut answers = 0;
-            while !waiting.is_finished() {
+            while answers <= ANSWERS_BEFORE && !has_come(&produces) {
                 if end(&mut looks, b'v') > round {
                     answers += 1;
-                }
-                if answers > ANSWERS_BEFORE {
-                    break;
                 }
             }
             most = most.max(answers);
             if answers > ANSWERS_BEFORE || began.elapsed() > Duration::from_secs(4) {
                 break;
             }
-            waiting.join().expect("an answer");
+            receive(&mut produces).expect("an answer");
         }
         ended.store(true, Ordering::Relaxed);
         most
