@@ -73,6 +73,10 @@ pub trait Storage: Send + Sync {
     fn link(&self, _name: &str, _path: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// Copies a file that nobody writes to `path`, durably. It need not be writable.
+    fn copy(&self, _name: &str, _path: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Replaces `to` by `from`, atomically; durable after [`Storage::sync_folder`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file; durable after [`Storage::sync_folder`].

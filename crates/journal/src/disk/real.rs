@@ -102,6 +102,11 @@ impl Storage for RealStorage {
         fs::hard_link(self.folder.join(name), path)
     }
 
+    fn copy(&self, name: &str, path: &Path) -> io::Result<()> {
+        fs::copy(self.folder.join(name), path)?;
+        fs::OpenOptions::new().write(true).open(path)?.sync_all()
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         fs::rename(self.folder.join(from), self.folder.join(to))
     }

@@ -113,7 +113,7 @@ impl Keeper {
         #[cfg(feature = "planted")]
         let copied = if self.journal.planted() == Some(crate::Planted::CountAlone) { copied.or(Ok(())) } else { copied };
         if let Err(error) = room {
-            self.report("keep space for the next checkpoint and for a rewriting", Err(error.into()));
+            self.report_reserves(error);
         }
         match copied {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {

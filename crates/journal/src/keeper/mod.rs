@@ -343,7 +343,7 @@ impl Keeper {
         }
         let Some(grant) = self.ask_window() else { return self.prepare_for_state() };
         // Space that comes back on a full disk is first for what brings back more.
-        if self.is_short() && self.spares.is_empty() && !self.keep_room().unwrap_or(false) && self.journal.is_disk_full() {
+        if self.is_short() && self.spares.is_empty() && !self.is_room_kept() && self.journal.is_disk_full() {
             return self.prepare_for_state();
         }
         match self.make_segment() {

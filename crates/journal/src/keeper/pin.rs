@@ -1,7 +1,10 @@
 //! Pinning: all files of the journal get a second name each, between two steps of the keeper, when none of them appears, goes or is renamed.
 //! What has a second name is neither recycled nor cut ([`crate::disk::File::is_linked`]). The newest chunk that counts is chosen afterwards: segments
 //! that were begun meanwhile get theirs in a second step, and until then none of them is freed or rewritten.
+//!
+//! An immutable file takes no second name: it is copied, which few may be, as the keeper has other things to do. Files on their way out are in no backup.
 
+use std::io;
 use std::path::Path;
 
 use super::Keeper;
@@ -11,6 +14,9 @@ use crate::backup::{BackupError, PinJob, Pinned};
 use crate::checkpoint;
 use crate::disk::naming;
 use crate::segments::sequence_of;
+
+/// Files that are copied for one backup.
+const COPIES_MAX: usize = 4;
 
 impl Keeper {
     pub(super) fn pin(&mut self, job: PinJob) {
@@ -25,21 +31,32 @@ impl Keeper {
     fn pin_files(&mut self, folder: &Path) -> Result<Pinned, BackupError> {
         let failed = |what: &'static str| move |source| BackupError::Io { what, source };
         self.write_checkpoint().map_err(failed("write a checkpoint"))?;
-        let mut sealed = Vec::new();
+        let (mut sealed, mut copies) = (Vec::new(), 0);
         for name in self.storage.list().map_err(failed("list the journal's folder"))? {
             let sequence = sequence_of(&name);
-            if sequence.is_none() && name != self.newest {
+            if sequence.is_none() && name != self.newest || self.undeleted.iter().any(|file| file.name == name) {
                 continue;
             }
             // A backup has one checkpoint, under its usual name.
             let name_there = if sequence.is_none() { checkpoint::NAME.to_owned() } else { name.clone() };
-            self.storage.link(&name, &folder.join(&name_there)).map_err(naming(&name)).map_err(failed("give a file a second name"))?;
+            self.give_second_name(&name, &folder.join(&name_there), &mut copies).map_err(failed("give a file a second name"))?;
             if sequence.is_none_or(|sequence| sequence < self.replay.segment) {
                 sealed.push(name_there);
             }
         }
         self.pinned_from = Some(self.replay.segment);
         Ok(Pinned { journal: self.journal.uuid(), sealed, replay: self.replay, until: LogIndex(0) })
+    }
+
+    fn give_second_name(&self, name: &str, path: &Path, copies: &mut usize) -> io::Result<()> {
+        let outcome = match self.storage.link(name, path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && *copies < COPIES_MAX => {
+                *copies += 1;
+                self.storage.copy(name, path)
+            }
+            outcome => outcome,
+        };
+        outcome.map_err(naming(name))
     }
 
     /// The segments that have been begun since.

@@ -33,7 +33,8 @@ impl Keeper {
         }
         let created = match self.storage.create(checkpoint::NAME_NEW, bytes) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                self.storage.remove(NAME_RESERVE).map_err(|_| error)?;
+                // Where that cannot be had, of what is kept for a rewriting, which comes behind it.
+                self.storage.remove(NAME_RESERVE).or_else(|_| self.storage.remove(NAME_ROOM)).map_err(|_| error)?;
                 self.storage.create(checkpoint::NAME_NEW, bytes)
             }
             outcome => outcome,
@@ -49,9 +50,38 @@ impl Keeper {
     }
 
     /// Keeps space for the next checkpoint, and for a rewriting. Are they there?
+    ///
+    /// # Errors
+    /// One of the files cannot be had though there is space; the other is kept all the same.
     pub(super) fn keep_room(&self) -> io::Result<bool> {
-        let for_checkpoint = self.keep(NAME_RESERVE, (self.last_checkpoint_bytes() * 2).max(RESERVE_BYTES_MIN))?;
-        Ok(for_checkpoint && self.keep(NAME_ROOM, room_bytes(&self.journal))?)
+        let for_checkpoint = self.keep(NAME_RESERVE, self.reserve_bytes());
+        if let Ok(false) = for_checkpoint {
+            return Ok(false);
+        }
+        let for_rewriting = self.keep(NAME_ROOM, room_bytes(&self.journal))?;
+        Ok(for_checkpoint? && for_rewriting)
+    }
+
+    /// Is it kept, so that what is free beside it may be taken for a segment? A file that cannot be had (immutable, or unreadable) is done without where as
+    /// much is free beside a segment as both files would have.
+    pub(super) fn is_room_kept(&mut self) -> bool {
+        let outcome = self.keep_room();
+        #[cfg(feature = "planted")]
+        if outcome.is_err() && self.journal.planted() == Some(crate::Planted::NeedReserves) {
+            return false;
+        }
+        let Err(error) = outcome else { return outcome.is_ok_and(|kept| kept) };
+        let wanted = self.reserve_bytes() + room_bytes(&self.journal) + self.journal.config().segment_bytes + LEFT_BYTES;
+        self.report_reserves(error);
+        self.storage.free_bytes().is_ok_and(|free| free >= wanted)
+    }
+
+    pub(super) fn report_reserves(&mut self, error: io::Error) {
+        self.report("keep space for the next checkpoint and for a rewriting", Err(error.into()));
+    }
+
+    fn reserve_bytes(&self) -> u64 {
+        (self.last_checkpoint_bytes() * 2).max(RESERVE_BYTES_MIN)
     }
 
     fn keep(&self, name: &str, wanted: u64) -> io::Result<bool> {
@@ -72,7 +102,7 @@ impl Keeper {
     /// On a full disk, once its reserve is being used: a segment of what is free beside what is kept for checkpoints and rewriting, for more of
     /// what frees as much as it takes.
     pub(super) fn prepare_short(&mut self) {
-        if !self.journal.is_reserve_used() || !self.keep_room().unwrap_or(false) {
+        if !self.journal.is_reserve_used() || !self.is_room_kept() {
             return self.prepare_for_state();
         }
         match self.make_short() {
@@ -163,7 +193,7 @@ impl Keeper {
     /// On a full disk: is there space again? Then a short segment that nobody writes is made as long as others.
     pub(super) fn review_prepared(&mut self) {
         let segment_bytes = self.journal.config().segment_bytes;
-        if !self.journal.is_disk_full() || self.spares.is_empty() && !self.keep_room().unwrap_or(false) {
+        if !self.journal.is_disk_full() || self.spares.is_empty() && !self.is_room_kept() {
             return;
         }
         let free = self.storage.free_bytes().unwrap_or(0).saturating_sub(LEFT_BYTES);

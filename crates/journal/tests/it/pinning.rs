@@ -1,11 +1,12 @@
 //! A journal pinned while it is written: the copy has all that was acknowledged before, whatever becomes of the files.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use std::{fs, io};
 
-use journal::disk::IoMode;
+use journal::disk::{File, IoMode, RealStorage, Storage, submitter};
 use journal::{Journal, JournalConfig, Log, MemoryArchive, pin_together, survey};
 use types::{Durability, LogId};
 
@@ -37,7 +38,7 @@ fn backed_up(mode: IoMode) {
     fs::create_dir(&pins).expect("a folder");
     let pinned = node.journal.pin(&pins).expect("pinned");
     // What is copied later is what was pinned: meanwhile everything is trimmed, freed and recycled.
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(100));
     ends.store(true, Ordering::SeqCst);
     writer.join().expect("no panic");
     node.trim(&log, log.end().0).expect("trimmed");
@@ -67,6 +68,82 @@ fn backed_up(mode: IoMode) {
 #[test]
 fn a_copy_has_all_that_was_acknowledged_before() {
     modes().into_iter().for_each(backed_up);
+}
+
+/// One of its files takes no second name, as an immutable one.
+struct WithImmutable(RealStorage, &'static str);
+
+impl Storage for WithImmutable {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
+        self.0.create(name, size)
+    }
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.0.open(name)
+    }
+    fn link(&self, name: &str, path: &Path) -> io::Result<()> {
+        if name == self.1 { Err(io::Error::from_raw_os_error(libc::EPERM)) } else { self.0.link(name, path) }
+    }
+    fn copy(&self, name: &str, path: &Path) -> io::Result<()> {
+        self.0.copy(name, path)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        if name == self.1 { Err(io::Error::from_raw_os_error(libc::EPERM)) } else { self.0.remove(name) }
+    }
+    fn sync_folder(&self) -> io::Result<()> {
+        self.0.sync_folder()
+    }
+}
+
+/// `dead`: all of it is let go before, so that it is on its way out.
+fn backed_up_beside_immutable(dead: bool) {
+    const IMMUTABLE: &str = "segment-000000000002";
+    let (folder, copy) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let storage = WithImmutable(RealStorage::open(folder.path(), IoMode::Buffered).expect("a folder"), IMMUTABLE);
+    let node = Node::start(Arc::new(storage), Arc::new(MemoryArchive::default()), submitter(IoMode::Buffered).expect("always there"), small()).expect("it opens");
+    let log = node.log(1);
+    while node.journal.metrics().segments_sealed.get() < 4 {
+        node.append_batch(&log, 50, VALUE_BYTES).expect("appended");
+    }
+    if dead {
+        node.trim(&log, log.end().0).expect("trimmed");
+        node.journal.check_retention();
+        let began = Instant::now();
+        while node.journal.metrics().segments_freed.get() < 3 {
+            assert!(began.elapsed() < Duration::from_secs(30), "dead segments are freed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(folder.path().join(IMMUTABLE).exists());
+    }
+    let pins = folder.path().join("pinned");
+    fs::create_dir(&pins).expect("a folder");
+    let pinned = node.journal.pin(&pins).expect("pinned");
+    assert_eq!(pins.join(IMMUTABLE).exists(), !dead);
+    for name in &pinned.sealed {
+        fs::hard_link(pins.join(name), copy.path().join(name)).expect("taken");
+    }
+    pinned.copy_open(&pins, copy.path(), IoMode::Buffered, &|_| {}).expect("copied");
+    let found = survey(copy.path(), 0, &MemoryArchive::default(), &|_| {}).expect("it can be looked at");
+    assert_eq!((found.damages, found.last), (Vec::new(), pinned.until));
+    let end = log.end();
+    drop(log);
+    node.close();
+    let node = Node::open(copy.path(), IoMode::Buffered, small()).expect("the copy opens");
+    let log = node.log(1);
+    assert_eq!(log.end(), end);
+    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), end);
+    drop(log);
+    node.close();
+}
+
+#[test]
+fn a_backup_is_made_beside_an_immutable_segment() {
+    [false, true].into_iter().for_each(backed_up_beside_immutable);
 }
 
 const BACKUPS: usize = 15;

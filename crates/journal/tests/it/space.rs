@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use journal::disk::{File, IoMode, RealStorage, Storage, submitter};
 use journal::{AppendError, AppendItem, ArchiveStore, ColdWant, DoneRecords, JournalConfig, JournalStatus, Log, MemoryArchive};
+use parking_lot::Mutex;
 use record::{BatchHeader, Batches};
 use types::{LogId, Offset};
 
@@ -125,15 +126,28 @@ struct SmallDisk {
     storage: RealStorage,
     folder: PathBuf,
     capacity: u64,
-    /// Length to which what is kept for checkpoints was cut or grown last, at least.
-    reserve: Arc<AtomicU64>,
+    kept: Arc<Kept>,
 }
 
 struct OnSmallDisk {
     file: Arc<dyn File>,
     folder: PathBuf,
     capacity: u64,
-    reserve: Arc<AtomicU64>,
+    kept: Arc<Kept>,
+}
+
+/// Files that only keep space.
+struct Kept {
+    /// Length to which what is kept for checkpoints was cut or grown last, at least.
+    least: AtomicU64,
+    /// Name of one that is immutable.
+    stuck: Mutex<&'static str>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { least: AtomicU64::new(u64::MAX), stuck: Mutex::new("") }
+    }
 }
 
 /// What all files of a folder take, also those on their way out.
@@ -144,7 +158,11 @@ fn used_bytes(folder: &Path) -> u64 {
 
 impl SmallDisk {
     fn wrap(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(OnSmallDisk { file, folder: self.folder.clone(), capacity: self.capacity, reserve: Arc::clone(&self.reserve) })
+        Arc::new(OnSmallDisk { file, folder: self.folder.clone(), capacity: self.capacity, kept: Arc::clone(&self.kept) })
+    }
+
+    fn change(&self, name: &str) -> io::Result<()> {
+        if *self.kept.stuck.lock() == name { Err(io::Error::from_raw_os_error(libc::EPERM)) } else { Ok(()) }
     }
 }
 
@@ -159,12 +177,15 @@ impl Storage for SmallDisk {
         Ok(self.wrap(self.storage.create(name, size)?))
     }
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.change(name)?;
         Ok(self.wrap(self.storage.open(name)?))
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.change(from)?;
         self.storage.rename(from, to)
     }
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.change(name)?;
         self.storage.remove(name)
     }
     fn sync_folder(&self) -> io::Result<()> {
@@ -196,7 +217,7 @@ impl File for OnSmallDisk {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if self.name() == "reserve" {
-            self.reserve.fetch_min(size, Ordering::SeqCst);
+            self.kept.least.fetch_min(size, Ordering::SeqCst);
         }
         self.file.allocate(size)
     }
@@ -210,12 +231,12 @@ fn open_small(folder: &Path, capacity: u64) -> Node {
 }
 
 fn open_small_with(folder: &Path, capacity: u64, archive: Arc<dyn ArchiveStore>, config: JournalConfig) -> Node {
-    start_small(folder, capacity, archive, config, Arc::new(AtomicU64::new(u64::MAX)))
+    start_small(folder, capacity, archive, config, Arc::default())
 }
 
-fn start_small(folder: &Path, capacity: u64, archive: Arc<dyn ArchiveStore>, config: JournalConfig, reserve: Arc<AtomicU64>) -> Node {
+fn start_small(folder: &Path, capacity: u64, archive: Arc<dyn ArchiveStore>, config: JournalConfig, kept: Arc<Kept>) -> Node {
     let storage = RealStorage::open(folder, IoMode::Buffered).expect("a folder");
-    let storage = SmallDisk { storage, folder: folder.to_owned(), capacity, reserve };
+    let storage = SmallDisk { storage, folder: folder.to_owned(), capacity, kept };
     let submitter = submitter(IoMode::Buffered).expect("always there");
     Node::start(Arc::new(storage), archive, submitter, config).expect("it opens")
 }
@@ -260,6 +281,35 @@ fn a_full_disk_serves_again_when_most_of_it_is_deleted() {
             while append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok() {}
         }
         assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
+        node.close();
+    }
+}
+
+#[test]
+fn a_full_disk_serves_again_beside_a_reserve_that_is_immutable() {
+    for stuck in ["reserve", "reserve-rewriting"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept: Arc<Kept> = Arc::default();
+        let node = start_small(folder.path(), 14 * SEGMENT + 300_000, Arc::new(MemoryArchive::default()), small(), Arc::clone(&kept));
+        let bulk = node.log(1);
+        while segment_bytes(folder.path()) < 4 * SEGMENT {
+            append_both(&node, [(&bulk, 60), (&bulk, 0)]).expect("there is space");
+        }
+        wait_for("space is kept", || folder.path().join(stuck).exists());
+        *kept.stuck.lock() = stuck;
+        // Others fill it, and give it back.
+        let others = std::fs::File::create(folder.path().join("others")).expect("a file");
+        others.set_len(5 * SEGMENT).expect("a length");
+        while append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok() {}
+        std::fs::remove_file(folder.path().join("others")).expect("it goes");
+        wait_for(&format!("{stuck}: there is space again"), || append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok());
+        // What is written fills it, and is deleted.
+        for round in 0..3 {
+            while append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok() {}
+            node.trim(&bulk, bulk.end().0).expect("deleting goes on");
+            node.journal.check_retention();
+            wait_for(&format!("{stuck}, round {round}: space comes back"), || append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok());
+        }
         node.close();
     }
 }
@@ -364,14 +414,14 @@ fn a_start_on_a_full_disk_keeps_the_space_for_a_large_checkpoint() {
     wait_for("the space is kept", || length("checkpoint") > 900_000 && length("reserve") >= length("checkpoint"));
     drop(bulk);
     node.close();
-    let reserve = Arc::new(AtomicU64::new(u64::MAX));
-    let node = start_small(folder.path(), capacity, Arc::new(MemoryArchive::default()), small(), Arc::clone(&reserve));
+    let kept: Arc<Kept> = Arc::default();
+    let node = start_small(folder.path(), capacity, Arc::new(MemoryArchive::default()), small(), Arc::clone(&kept));
     let bulk = node.log(1);
     while append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok() {}
     node.trim(&bulk, bulk.end().0).expect("deleting goes on");
     wait_for("space comes back", || append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok());
     node.close();
-    let least = reserve.load(Ordering::SeqCst);
+    let least = kept.least.load(Ordering::SeqCst);
     assert!(least >= length("checkpoint").min(900_000), "cut to {least} bytes");
 }
 

@@ -186,7 +186,7 @@ fn a_commit_behind_a_quota_is_kept_as_a_whole_when_its_connection_is_reset() {
         assert_eq!(method(socket), [0, 20, 0, 11]);
     }
     assert_eq!(declared(&mut stays, 2), 0);
-    let quota = change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "guest"}, "values": {"producer_byte_rate": 300_000}}));
+    let quota = change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "guest"}, "values": {"producer_byte_rate": 2_000_000}}));
     assert_eq!(quota.status, 200, "{}", quota.body);
     goes.write_all(&on_channel(1, &[0, 90, 0, 10])).unwrap();
     assert_eq!(method(&mut goes), [0, 90, 0, 11]);
