@@ -98,6 +98,9 @@ impl Storage for WithImmutable {
     fn sync_folder(&self) -> io::Result<()> {
         self.0.sync_folder()
     }
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.0.free_bytes()
+    }
 }
 
 /// `dead`: all of it is let go before, so that it is on its way out.
