@@ -70,8 +70,14 @@ fn a_copy_has_all_that_was_acknowledged_before() {
     modes().into_iter().for_each(backed_up);
 }
 
-/// One of its files takes no second name, as an immutable one.
+/// One of its files can have no second name, nor another, and stays.
 struct WithImmutable(RealStorage, &'static str);
+
+impl WithImmutable {
+    fn change(&self, name: &str) -> io::Result<()> {
+        if name == self.1 { Err(io::Error::from_raw_os_error(libc::EPERM)) } else { Ok(()) }
+    }
+}
 
 impl Storage for WithImmutable {
     fn list(&self) -> io::Result<Vec<String>> {
@@ -84,16 +90,19 @@ impl Storage for WithImmutable {
         self.0.open(name)
     }
     fn link(&self, name: &str, path: &Path) -> io::Result<()> {
-        if name == self.1 { Err(io::Error::from_raw_os_error(libc::EPERM)) } else { self.0.link(name, path) }
+        self.change(name)?;
+        self.0.link(name, path)
     }
     fn copy(&self, name: &str, path: &Path) -> io::Result<()> {
         self.0.copy(name, path)
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.change(from)?;
         self.0.rename(from, to)
     }
     fn remove(&self, name: &str) -> io::Result<()> {
-        if name == self.1 { Err(io::Error::from_raw_os_error(libc::EPERM)) } else { self.0.remove(name) }
+        self.change(name)?;
+        self.0.remove(name)
     }
     fn sync_folder(&self) -> io::Result<()> {
         self.0.sync_folder()
