@@ -133,7 +133,7 @@ impl Checkpoint {
     }
 
     /// Rises from each to the next.
-    fn age(&self) -> (u64, LogIndex, u16) {
+    pub(crate) fn age(&self) -> (u64, LogIndex, u16) {
         (self.replay.segment, self.replay.index, self.number)
     }
 

@@ -49,6 +49,8 @@ fn a_checkpoint_that_cannot_be_replaced_holds_up_nothing() {
             let known = (log.start(), log.end());
             any_may_be_lost(folder.path(), known);
             drop(node);
+            let found = journal::survey(folder.path(), 0, &journal::MemoryArchive::default(), &|_| {}).expect("it can be looked at");
+            assert_eq!(found.damages, Vec::new(), "{stuck}, {immutable}, start {start}");
             node = ByHand::open_with(folder.path(), Arc::clone(&watch));
             let log = node.log(1);
             assert_eq!((log.start(), log.end()), known, "{stuck}, {immutable}, start {start}");
