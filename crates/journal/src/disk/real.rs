@@ -84,7 +84,7 @@ impl Storage for RealStorage {
 
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
         let path = self.folder.join(name);
-        let file = self.options().create_new(true).open(&path)?;
+        let file = self.options().create_new(true).open(&path).map_err(used_up)?;
         if let Err(error) = allocate(&file, size) {
             // What cannot be removed is found under its name by the next attempt.
             let _ = fs::remove_file(&path);
@@ -103,12 +103,12 @@ impl Storage for RealStorage {
     }
 
     fn copy(&self, name: &str, path: &Path) -> io::Result<()> {
-        fs::copy(self.folder.join(name), path)?;
-        fs::OpenOptions::new().write(true).open(path)?.sync_all()
+        let copied = fs::copy(self.folder.join(name), path).and_then(|_| fs::OpenOptions::new().write(true).open(path)?.sync_all());
+        copied.map_err(used_up)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.folder.join(from), self.folder.join(to))
+        fs::rename(self.folder.join(from), self.folder.join(to)).map_err(used_up)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -120,7 +120,7 @@ impl Storage for RealStorage {
     }
 
     fn replace(&self, from: &str, to: &str, held: Arc<dyn File>) -> io::Result<()> {
-        self.remover.replace(&self.folder.join(from), &self.folder.join(to), held)
+        self.remover.replace(&self.folder.join(from), &self.folder.join(to), held).map_err(used_up)
     }
 
     fn dead_bytes(&self) -> u64 {
@@ -143,7 +143,7 @@ impl Storage for RealStorage {
                 self.opened.get_or_init(|| folder)
             }
         };
-        folder.sync_all()
+        folder.sync_all().map_err(used_up)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -170,10 +170,18 @@ fn allocate(file: &fs::File, size: u64) -> io::Result<()> {
         let failed = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, size as libc::off_t) } != 0;
         let error = io::Error::last_os_error();
         if failed && error.raw_os_error() != Some(libc::EOPNOTSUPP) {
-            return Err(error);
+            return Err(used_up(error));
         }
     }
-    file.set_len(size)
+    file.set_len(size).map_err(used_up)
+}
+
+/// A quota that is used up is a full disk.
+fn used_up(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::QuotaExceeded => io::Error::new(io::ErrorKind::StorageFull, error),
+        _ => error,
+    }
 }
 
 struct RealFile {
@@ -251,16 +259,16 @@ impl File for RealFile {
     fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
         assert!(position.is_multiple_of(SECTOR as u64) && bytes.len().is_multiple_of(SECTOR), "writes are whole sectors");
         if !self.direct || aligned(position, bytes) {
-            return self.file.write_all_at(bytes, position);
+            return self.file.write_all_at(bytes, position).map_err(used_up);
         }
         let mut bounce = Bounce::new(bytes.len());
         let range = bounce.range(bytes.len());
         range.copy_from_slice(bytes);
-        self.file.write_all_at(range, position)
+        self.file.write_all_at(range, position).map_err(used_up)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.sync_data().map_err(used_up)
     }
 
     fn is_linked(&self) -> io::Result<bool> {
@@ -273,5 +281,18 @@ impl File for RealFile {
 
     fn raw_fd(&self) -> Option<RawFd> {
         Some(self.file.as_raw_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_that_is_used_up_is_a_full_disk() {
+        let full = used_up(io::Error::from_raw_os_error(libc::EDQUOT));
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        assert!(full.to_string().contains("os error 122"), "{full}");
+        assert_eq!(used_up(io::Error::from_raw_os_error(libc::EIO)).raw_os_error(), Some(libc::EIO));
     }
 }

@@ -119,8 +119,12 @@ impl Keeper {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 drop(self.storage.remove(checkpoint::NAME_COPY));
                 let _ = self.keep_room();
+                self.copy_owed = true;
             }
-            outcome => outcome?,
+            outcome => {
+                outcome?;
+                self.copy_owed = false;
+            }
         }
         self.newest = if stuck == Some(checkpoint::NAME) { checkpoint::NAME_THIRD } else { checkpoint::NAME };
         if stuck.is_none() && self.third {

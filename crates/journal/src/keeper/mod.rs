@@ -134,6 +134,8 @@ pub struct Keeper {
     third: bool,
     /// Why the last checkpoint does not count, unless the disk was full.
     checkpoint_failed: Option<String>,
+    /// On a full disk there was no space for the copy of the newest one.
+    copy_owed: bool,
     /// Segments were replaced that the checkpoint on disk still names.
     rewritten_since_checkpoint: bool,
     checkpoint_bytes: u64,
@@ -230,6 +232,7 @@ impl Keeper {
             newest: checkpoint::NAME,
             third: start.checkpoint.third,
             checkpoint_failed: None,
+            copy_owed: false,
             rewritten_since_checkpoint: true,
             checkpoint_bytes: 0,
             next_sequence: start.next_sequence,

@@ -36,7 +36,8 @@ impl Keeper {
         // As long as it stays nothing is rewritten.
         let leftover = self.remove_leftover();
         // A checkpoint names the segments of before the last rewriting only: recovery looks back one step, not two.
-        if self.rewritten_since_checkpoint || self.checkpoint_failed.is_some() || self.is_checkpoint_worth(&usage) {
+        let owed = self.copy_owed && !self.journal.is_disk_full();
+        if self.rewritten_since_checkpoint || owed || self.checkpoint_failed.is_some() || self.is_checkpoint_worth(&usage) {
             self.write_checkpoint()?;
         }
         let covered = self.checkpointed.min(self.pinned_from.unwrap_or(u64::MAX));

@@ -214,6 +214,7 @@ impl Keeper {
             self.drop_spare();
         } else if self.has_another() {
             self.journal.set_disk_full(false);
+            self.look.wanted |= self.copy_owed;
         }
     }
 

@@ -280,6 +280,14 @@ fn a_full_disk_serves_again_when_most_of_it_is_deleted() {
             wait_for(&format!("{percent} %, round {round}: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
             while append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok() {}
         }
+        // Of one checkpoint there is no copy on a full disk.
+        node.trim(&bulk, bulk.end().0).expect("deleting goes on");
+        node.journal.check_retention();
+        wait_for(&format!("{percent} %: the disk has room"), || !node.journal.is_disk_full());
+        wait_for(&format!("{percent} %: the newest checkpoint has its copy again"), || {
+            let read = |name: &str| std::fs::read(folder.path().join(name)).ok();
+            read("checkpoint-copy").is_some_and(|copy| read("checkpoint") == Some(copy))
+        });
         assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
         node.close();
     }
