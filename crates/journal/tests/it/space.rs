@@ -280,14 +280,6 @@ fn a_full_disk_serves_again_when_most_of_it_is_deleted() {
             wait_for(&format!("{percent} %, round {round}: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
             while append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok() {}
         }
-        // Of one checkpoint there is no copy on a full disk.
-        node.trim(&bulk, bulk.end().0).expect("deleting goes on");
-        node.journal.check_retention();
-        wait_for(&format!("{percent} %: the disk has room"), || !node.journal.is_disk_full());
-        wait_for(&format!("{percent} %: the newest checkpoint has its copy again"), || {
-            let read = |name: &str| std::fs::read(folder.path().join(name)).ok();
-            read("checkpoint-copy").is_some_and(|copy| read("checkpoint") == Some(copy))
-        });
         assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
         node.close();
     }
@@ -431,6 +423,28 @@ fn a_start_on_a_full_disk_keeps_the_space_for_a_large_checkpoint() {
     node.close();
     let least = kept.least.load(Ordering::SeqCst);
     assert!(least >= length("checkpoint").min(900_000), "cut to {least} bytes");
+}
+
+#[test]
+fn the_copy_of_a_checkpoint_that_had_no_space_comes_back_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let capacity = 14 * SEGMENT + 300_000;
+    let node = open_small(folder.path(), capacity);
+    let bulk = node.log(1);
+    while segment_bytes(folder.path()) < 4 * SEGMENT {
+        append_both(&node, [(&bulk, 60), (&bulk, 0)]).expect("there is space");
+    }
+    drop(bulk);
+    node.close();
+    let others = std::fs::File::create(folder.path().join("others")).expect("a file");
+    others.set_len(capacity - used_bytes(folder.path())).expect("a length");
+    let node = open_small(folder.path(), capacity);
+    node.journal.check_retention();
+    let read = |name: &str| std::fs::read(folder.path().join(name)).ok();
+    wait_for("a checkpoint has no copy", || read("checkpoint-copy").is_none());
+    std::fs::remove_file(folder.path().join("others")).expect("it goes");
+    wait_for("the copy is there again", || read("checkpoint-copy").is_some_and(|copy| read("checkpoint") == Some(copy)));
+    node.close();
 }
 
 /// Copies that are larger than their originals end when the reserve does: what was there before goes on.
