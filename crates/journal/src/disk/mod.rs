@@ -69,6 +69,10 @@ pub trait Storage: Send + Sync {
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+    /// Opens an existing file for reading alone, which an immutable one allows.
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.open(name)
+    }
     /// Gives a file that nobody will write another name as well, `path` on the same file system; `Unsupported` where there are no such links.
     fn link(&self, _name: &str, _path: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())

@@ -98,6 +98,11 @@ impl Storage for RealStorage {
         Ok(self.file(file, name))
     }
 
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file = self.options().write(false).open(self.folder.join(name))?;
+        Ok(self.file(file, name))
+    }
+
     fn link(&self, name: &str, path: &Path) -> io::Result<()> {
         fs::hard_link(self.folder.join(name), path)
     }

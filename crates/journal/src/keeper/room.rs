@@ -45,7 +45,7 @@ impl Keeper {
     /// Of this start, or of the one before.
     fn last_checkpoint_bytes(&self) -> u64 {
         let is_there = self.checkpoint_bytes > 0;
-        let on_disk = || self.storage.open(checkpoint::NAME).and_then(|file| file.size()).unwrap_or(0);
+        let on_disk = || self.storage.open_to_read(checkpoint::NAME).and_then(|file| file.size()).unwrap_or(0);
         if is_there { self.checkpoint_bytes } else { on_disk() }
     }
 

@@ -324,7 +324,7 @@ pub(crate) fn is_rewritten(storage: &dyn Storage, name: &str) -> Result<bool, Op
 }
 
 fn read_one(storage: &dyn Storage, name: &str) -> Result<Checkpoint, OpenError> {
-    let file = storage.open(name).map_err(naming(name)).map_err(io_error("open the checkpoint"))?;
+    let file = storage.open_to_read(name).map_err(naming(name)).map_err(io_error("open the checkpoint"))?;
     let size = file.size().map_err(io_error("read the checkpoint"))? as usize;
     let mut bytes = vec![0; size];
     file.read_at(0, &mut bytes).map_err(naming(name)).map_err(io_error("read the checkpoint"))?;

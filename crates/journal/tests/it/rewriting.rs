@@ -41,7 +41,7 @@ struct Watch {
     hook: Mutex<Option<Hook>>,
     /// Files that can be neither removed nor renamed, nor replaced by others, nor, if they keep space, opened; a space between their names.
     stuck: Mutex<String>,
-    /// They cannot be opened either, whatever they are.
+    /// They cannot be opened for writing either, whatever they are.
     immutable: Mutex<bool>,
 }
 
@@ -78,6 +78,9 @@ impl Storage for Watched {
             self.change(name)?;
         }
         Ok(self.file(self.storage.open(name)?))
+    }
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(self.file(self.storage.open_to_read(name)?))
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.change(from)?;

@@ -63,6 +63,32 @@ fn a_checkpoint_that_cannot_be_replaced_holds_up_nothing() {
     }
 }
 
+/// Nothing is sealed between them, so that all their checkpoints end at the same record.
+#[test]
+fn any_number_of_starts_beside_an_immutable_checkpoint_holds_up_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = ByHand::open(folder.path());
+    write_and_trim(&mut node, 10);
+    let log = node.log(1);
+    (0..30).for_each(|_| node.append(vec![item(&log, LARGE)]));
+    node.look();
+    drop(log);
+    "checkpoint".clone_into(&mut node.watch.stuck.lock());
+    *node.watch.immutable.lock() = true;
+    let watch = Arc::clone(&node.watch);
+    for _ in 0..20 {
+        drop(node);
+        node = ByHand::open_with(folder.path(), Arc::clone(&watch));
+        node.look();
+    }
+    assert!(segments(folder.path()) > 6);
+    let log = node.log(1);
+    node.append(vec![AppendItem::Trim { to: log.end(), log }]);
+    node.look();
+    assert_eq!(node.journal.held_up(), None);
+    assert!(segments(folder.path()) <= 6, "{} segments", segments(folder.path()));
+}
+
 /// Each rewriting is behind a checkpoint, and none of these covers more than the one before.
 #[test]
 fn of_checkpoints_with_the_same_end_the_newest_is_taken() {
