@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::remover::{PREFIX, Remover};
+use super::remover::{PREFIX, Remover, rename_by};
 use super::{File, IoMode, SECTOR, Storage};
 
 /// A folder of the machine's file system.
@@ -113,7 +113,7 @@ impl Storage for RealStorage {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.folder.join(from), self.folder.join(to)).map_err(used_up)
+        rename_by(|from, to| fs::rename(from, to), &self.folder.join(from), &self.folder.join(to)).map_err(used_up)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -82,6 +82,12 @@ impl Dead {
     }
 }
 
+/// Gives a file another name by `step`. A network may lose the answer: it is done when the file has the name, whatever is said of it.
+pub(super) fn rename_by(step: impl Step, from: &Path, to: &Path) -> io::Result<()> {
+    let file = fs::metadata(from)?.ino();
+    step(from, to).or_else(|error| if fs::metadata(to).is_ok_and(|found| found.ino() == file) { Ok(()) } else { Err(error) })
+}
+
 impl Remover {
     /// Takes the file out of the way at once; its space follows when nobody else has `held`.
     pub fn remove(&self, path: &Path, held: Option<Arc<dyn File>>) -> io::Result<()> {
@@ -99,7 +105,7 @@ impl Remover {
                 break dead;
             }
         };
-        fs::rename(path, &dead)?;
+        rename_by(|from, to| fs::rename(from, to), path, &dead)?;
         self.give(&mut inner, Dead { path: dead, held, bytes, counted: true })
     }
 
@@ -109,14 +115,11 @@ impl Remover {
     }
 
     fn replace_by(&self, (exchange, rename): (impl Step, impl Step), from: &Path, to: &Path, held: Arc<dyn File>) -> io::Result<()> {
-        let new = fs::metadata(from)?.ino();
-        // A network may lose the answer. To do it again would put the old file in the place of the new one.
-        let is_done = || fs::metadata(to).is_ok_and(|found| found.ino() == new);
-        match exchange(from, to) {
+        // To do it again when it is done would put the old file in the place of the new one.
+        match rename_by(exchange, from, to) {
             Ok(()) => {}
-            Err(_) if is_done() => {}
             // Not every file system can do it. The space comes back at once then.
-            Err(error) if is_unsupported(&error) => return rename(from, to).or_else(|error| if is_done() { Ok(()) } else { Err(error) }),
+            Err(error) if is_unsupported(&error) => return rename_by(rename, from, to),
             Err(error) => return Err(error),
         }
         if let Err(error) = self.remove(from, Some(held)) {
@@ -170,7 +173,7 @@ fn exchange(one: &Path, other: &Path) -> io::Result<()> {
 }
 
 /// A change of names.
-trait Step: FnOnce(&Path, &Path) -> io::Result<()> {}
+pub(super) trait Step: FnOnce(&Path, &Path) -> io::Result<()> {}
 impl<T: FnOnce(&Path, &Path) -> io::Result<()>> Step for T {}
 
 /// The kernel or the file system knows no exchange of names.
@@ -299,6 +302,18 @@ mod tests {
         }
         until_empty(folder.path());
         assert!(storage.discard("segment-1", None).is_err(), "there is none");
+    }
+
+    #[test]
+    fn a_name_whose_answer_is_lost_is_given() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (from, to) = (folder.path().join("segment-1"), folder.path().join("spare-1"));
+        let failed = || Err(io::Error::from_raw_os_error(libc::EIO));
+        fs::write(&from, b"old").expect("written");
+        fs::write(&to, b"other").expect("written");
+        assert!(rename_by(|_: &Path, _: &Path| failed(), &from, &to).is_err());
+        rename_by(|from: &Path, to: &Path| fs::rename(from, to).and(failed()), &from, &to).expect("it has the name");
+        assert_eq!((from.exists(), fs::read(&to).expect("it is there")), (false, b"old".to_vec()));
     }
 
     #[test]
