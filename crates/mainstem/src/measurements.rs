@@ -97,6 +97,7 @@ pub struct Measurements {
     definitions: Gauge,
     bodies: Gauge,
     policies: Gauge,
+    answers: Gauge,
     refused: Family<Refusing, Counter>,
     state: Gauge,
     queued: Gauge,
@@ -157,6 +158,7 @@ impl Measurements {
             ("memory_transaction_bytes", "Memory of transactional ids and what their transactions hold, about", &self.transactional),
             ("memory_producer_bytes", "Memory of the idempotent producers that logs know, about", &self.producers),
             ("memory_policy_bytes", "Memory of policies with their patterns, about", &self.policies),
+            ("memory_acl_answer_bytes", "Memory of what connections remember of access control entries, about", &self.answers),
             ("memory_definition_bytes", "Memory of exchanges, bindings, and arguments of queues, about", &self.definitions),
             ("memory_http_body_bytes", "Memory of bodies of HTTP requests, with what is made of them", &self.bodies),
             ("memory_state_bytes", "Memory of keyed state that is in no checkpoint yet: settings, offsets, what was acknowledged", &self.state),
@@ -284,6 +286,7 @@ impl Measurements {
             ("definitions", node.broker.vhosts().definitions().bytes(), "Exchanges, bindings, and arguments of queues"),
             ("http_bodies", admin::body_bytes(), "Bodies of HTTP requests, with what is made of them"),
             ("policies", node.broker.vhosts().policy_memory().bytes(), "Policies with their patterns"),
+            ("acl_answers", node.broker.security().answer_memory().bytes(), "What connections remember of access control entries"),
             ("state", sum(&|journal| journal.state_memory()), "Keyed state that is in no checkpoint yet"),
             ("append_queue", sum(&|journal| journal.queued_bytes()), "Appends that wait for a journal"),
         ];
@@ -349,6 +352,7 @@ impl Measurements {
         self.bodies.set(admin::body_bytes() as i64);
         let policies = node.broker.vhosts().policy_memory();
         self.policies.set(policies.bytes() as i64);
+        self.answers.set(node.broker.security().answer_memory().bytes() as i64);
         let refused = [
             ("unfinished", node.amqp.unfinished_refused()),
             ("unsettled", node.broker.vhosts().unsettled_short()),

@@ -72,6 +72,8 @@ const DEFINITIONS_SHARE: usize = 8;
 const POLICIES_SHARE: usize = 16;
 /// … which are compiled at a start: this much takes a second.
 const POLICIES_BYTES_MAX: usize = 64 << 20;
+/// Part of it for what connections remember of access control entries.
+const ANSWERS_SHARE: usize = 32;
 
 /// Bounds what the broker keeps in memory beside the caches. For definitions see [`bound_definitions`].
 fn bound_memory(broker: &Broker, budget: usize) {
@@ -250,6 +252,7 @@ fn take_definitions(config: &Config, broker: &Arc<Broker>) -> anyhow::Result<()>
 /// Bounds what is declared from now on.
 fn bound_definitions(config: &Config, broker: &Broker) {
     broker.vhosts().policy_memory().set_bytes_max((config.memory.bytes() as usize / POLICIES_SHARE).min(POLICIES_BYTES_MAX));
+    broker.security().answer_memory().set_bytes_max(config.memory.bytes() as usize / ANSWERS_SHARE);
     let (memory, bytes_max) = (broker.vhosts().definitions(), config.memory.bytes() as usize / DEFINITIONS_SHARE);
     memory.set_bytes_max(bytes_max);
     let bytes = memory.bytes();

@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 
@@ -16,12 +17,71 @@ use super::Security;
 const REMEMBERED_BYTES: usize = 4 << 20;
 /// What a name takes beside its bytes.
 const NAME_COSTS: usize = 64;
+/// So much of it each connection may remember, whatever others do.
+const REMEMBERED_LEAST: usize = 16 << 10;
 
 /// Each set of answers has a number of its own.
 static NEXT_STAMP: AtomicU64 = AtomicU64::new(1);
 
 pub(super) fn new_stamp() -> u64 {
     NEXT_STAMP.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What all connections remember together, in bytes.
+#[derive(Debug)]
+pub struct AnswerMemory {
+    used: AtomicUsize,
+    max: AtomicUsize,
+}
+
+impl Default for AnswerMemory {
+    fn default() -> Self {
+        Self { used: AtomicUsize::new(0), max: AtomicUsize::new(usize::MAX) }
+    }
+}
+
+impl AnswerMemory {
+    /// What is remembered.
+    pub fn bytes(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// When more than this is remembered a connection that adds to it forgets what it has, beyond 16 KiB.
+    pub fn set_bytes_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.bytes() > self.max.load(Ordering::Relaxed)
+    }
+}
+
+/// What one connection has of it.
+#[derive(Debug, Default)]
+struct Share {
+    of: Arc<AnswerMemory>,
+    bytes: usize,
+}
+
+impl Share {
+    fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.of.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give_back(&mut self) {
+        self.of.used.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.bytes > REMEMBERED_BYTES || self.bytes > REMEMBERED_LEAST && self.of.is_over()
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back();
+    }
 }
 
 /// One kind of question.
@@ -54,23 +114,30 @@ pub struct AclAnswers {
     /// Of some resource of a type.
     some: Vec<(Question, bool)>,
     /// What the names take.
-    bytes: usize,
+    share: Share,
 }
 
 impl AclAnswers {
     /// For a new connection of a protocol. `None`: entries do not count.
     pub fn new(security: &Security, through: &'static str) -> Option<Box<Self>> {
-        security.acls_enforced().then(|| Box::new(Self { through, ..Self::default() }))
+        let share = Share { of: Arc::clone(security.answer_memory()), bytes: 0 };
+        security.acls_enforced().then(|| Box::new(Self { through, share, ..Self::default() }))
     }
 
     /// Forgets what may not be so any more. Whoever asks is the same for the life of the connection.
     pub fn refresh(&mut self, security: &Security, user: Option<&str>, address: IpAddr) {
         let version = security.version();
         if self.version != version {
-            let stamp = new_stamp();
-            let (subject, through) = (Some(security.subject(user, address)), self.through);
-            *self = Self { version, stamp, subject, through, from: Some(address), known: Vec::new(), some: Vec::new(), bytes: 0 };
+            (self.version, self.stamp) = (version, new_stamp());
+            (self.subject, self.from) = (Some(security.subject(user, address)), Some(address));
+            self.some = Vec::new();
+            self.forget();
         }
+    }
+
+    fn forget(&mut self) {
+        self.known = Vec::new();
+        self.share.give_back();
     }
 
     /// As long as this is the same, all answers are.
@@ -131,16 +198,52 @@ impl AclAnswers {
             (false, false) => Answer::Denied,
         };
         if names.insert(called.into(), answer).is_none() {
-            self.bytes += called.len() + NAME_COSTS;
-        }
-        if self.bytes > REMEMBERED_BYTES {
-            (self.known, self.bytes) = (Vec::new(), 0);
+            self.share.add(called.len() + NAME_COSTS);
         }
         if let (Answer::Denied, Some(from)) = (answer, self.from) {
             let what = format!("{}:{}", question.1.name(), &name);
             let (who, act) = (subject.principal(), question.0.name());
             security.audit_refusal(AuditLine { who, from, through: self.through, act, what: &what, outcome: "denied" });
         }
+        if self.share.is_too_much() {
+            self.forget();
+        }
         allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn what_connections_remember_is_bounded_together() {
+        let mut settings = Settings::default();
+        settings.set("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer").expect("a setting");
+        let security = Security::new(&settings);
+        let memory = security.answer_memory();
+        let ask = |answers: &mut AclAnswers, names: std::ops::Range<u32>| {
+            answers.refresh(&security, Some("anna"), IpAddr::from([127, 0, 0, 1]));
+            for name in names {
+                assert!(!answers.may(&security, (AclOperation::Read, AclResource::Topic), &format!("{name:08}"), true));
+            }
+        };
+        let mut connections: Vec<_> = (0..10).map(|_| AclAnswers::new(&security, "kafka").expect("entries count")).collect();
+        connections.iter_mut().for_each(|one| ask(one, 0..1000));
+        let (name, all) = (8 + NAME_COSTS, 10 * 1000 * (8 + NAME_COSTS));
+        assert_eq!(memory.bytes(), all);
+        ask(&mut connections[0], 0..1000);
+        assert_eq!(memory.bytes(), all, "what is known takes nothing more");
+        memory.set_bytes_max(all / 2);
+        connections.iter_mut().for_each(|one| ask(one, 1000..1200));
+        assert!(memory.bytes() <= all / 2 + 10 * (REMEMBERED_LEAST + name), "{}", memory.bytes());
+        drop(connections);
+        assert_eq!(memory.bytes(), 0);
+        // Alone, too, it is bounded.
+        memory.set_bytes_max(usize::MAX);
+        let mut alone = AclAnswers::new(&security, "kafka").expect("entries count");
+        ask(&mut alone, 0..100_000);
+        assert!(memory.bytes() <= REMEMBERED_BYTES, "{}", memory.bytes());
     }
 }

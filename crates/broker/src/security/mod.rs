@@ -46,7 +46,7 @@ use parking_lot::RwLock;
 pub use acl::{ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource, CLUSTER, EVERYBODY, WILDCARD};
 pub use acl_admin::ACLS_MAX;
 pub use acls::Subject;
-pub use answers::AclAnswers;
+pub use answers::{AclAnswers, AnswerMemory};
 pub use audit::AuditLine;
 pub(crate) use admin::PlannedVhost;
 pub use admin::VhostWish;
@@ -108,6 +108,7 @@ pub struct Security {
     audit: audit::Audit,
     guesses: guesses::Guesses,
     tokens: Tokens,
+    answers: Arc<AnswerMemory>,
 }
 
 impl Security {
@@ -130,7 +131,13 @@ impl Security {
             audit: audit::Audit::default(),
             guesses: guesses::Guesses::new(settings),
             tokens: Tokens::new(settings),
+            answers: Arc::default(),
         }
+    }
+
+    /// What connections remember of access control entries.
+    pub fn answer_memory(&self) -> &Arc<AnswerMemory> {
+        &self.answers
     }
 
     /// Rises with each change of users, permissions and access control entries.
