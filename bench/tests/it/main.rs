@@ -4,9 +4,11 @@
 //! time.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -99,6 +101,18 @@ fn broker_of(bench: &Child) -> u32 {
     panic!("no broker was started");
 }
 
+/// Waits until the benchmark says that it measures. All that it says, once it has ended.
+fn measures(bench: &mut Child) -> JoinHandle<String> {
+    let (mut said, mut text) = (BufReader::new(bench.stderr.take().unwrap()), String::new());
+    while !text.contains("measure: ") {
+        assert!(said.read_line(&mut text).unwrap() > 0, "it ends before it measures: {text}");
+    }
+    std::thread::spawn(move || {
+        said.read_to_string(&mut text).unwrap();
+        text
+    })
+}
+
 fn signal(pid: u32, name: &str) {
     assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success());
 }
@@ -154,19 +168,19 @@ fn a_fixed_rate_is_measured_and_every_message_accounted_for() {
 fn a_broker_that_stands_still_shows_in_the_tail_and_in_the_timeline() {
     let bench = Bench::new();
     let workload = bench.workload(&format!("{STEADY}testSeconds: 8\n"));
-    let child = bench.command(&["run", workload.to_str().unwrap()]).spawn().unwrap();
+    let mut child = bench.command(&["run", workload.to_str().unwrap()]).spawn().unwrap();
     let broker = broker_of(&child);
-    // Starting, the warm-up of three seconds at most, and then two of the eight that are measured.
-    std::thread::sleep(Duration::from_secs(7));
+    let said = measures(&mut child);
     signal(broker, "STOP");
     std::thread::sleep(Duration::from_secs(2));
     signal(broker, "CONT");
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let status = child.wait().unwrap();
+    let said = said.join().unwrap();
+    assert!(status.success(), "{said}");
     let run = bench.result();
     for latency in ["publish_latency", "end_to_end_latency"] {
         let longest = run["measured"][latency]["max_ms"].as_f64().unwrap();
-        assert!((1900.0..6000.0).contains(&longest), "{latency}: {longest} ms, {}", text(&output.stderr));
+        assert!((1900.0..6000.0).contains(&longest), "{latency}: {longest} ms, {said}");
         // 2 of 8 seconds: what was due meanwhile waited, and counts.
         let p95 = run["measured"][latency]["p95_ms"].as_f64().unwrap();
         assert!(p95 > 500.0, "{latency}: p95 is {p95} ms");
@@ -181,14 +195,14 @@ fn a_broker_that_stands_still_shows_in_the_tail_and_in_the_timeline() {
 fn a_broker_that_dies_ends_the_run_which_keeps_what_it_had() {
     let bench = Bench::new();
     let workload = bench.workload(&format!("{STEADY}testSeconds: 60\n"));
-    let child = bench.command(&["run", workload.to_str().unwrap()]).spawn().unwrap();
+    let mut child = bench.command(&["run", workload.to_str().unwrap()]).spawn().unwrap();
     let broker = broker_of(&child);
-    std::thread::sleep(Duration::from_secs(8));
+    let said = measures(&mut child);
     signal(broker, "KILL");
     let began = Instant::now();
-    let output = child.wait_with_output().unwrap();
+    let status = child.wait().unwrap();
     assert!(began.elapsed() < Duration::from_secs(45), "it ends soon: {:?}", began.elapsed());
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(status.success(), "{}", said.join().unwrap());
     let run = bench.result();
     assert_eq!(run["stopped"], "measure: the broker has ended");
     assert_eq!(run["verdict"]["valid"], false);
@@ -199,14 +213,14 @@ fn a_broker_that_dies_ends_the_run_which_keeps_what_it_had() {
 fn ctrl_c_ends_the_broker_and_leaves_a_report() {
     let bench = Bench::new();
     let workload = bench.workload(&format!("{STEADY}testSeconds: 60\n"));
-    let child = bench.command(&["run", workload.to_str().unwrap()]).spawn().unwrap();
+    let mut child = bench.command(&["run", workload.to_str().unwrap()]).spawn().unwrap();
     let broker = broker_of(&child);
-    std::thread::sleep(Duration::from_secs(6));
+    let said = measures(&mut child);
     signal(child.id(), "INT");
     let began = Instant::now();
-    let output = child.wait_with_output().unwrap();
+    let status = child.wait().unwrap();
     assert!(began.elapsed() < Duration::from_secs(20), "it ends soon");
-    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert_eq!(status.code(), Some(130), "{}", said.join().unwrap());
     assert!(!Path::new(&format!("/proc/{broker}")).exists(), "the broker has ended");
     let run = bench.result();
     assert_eq!(run["stopped"], "measure: interrupted");
