@@ -111,8 +111,7 @@ impl World {
                 return Ok(());
             }
         }
-        self.let_archive_end(0, coverage)?;
-        if self.is_loose(0) {
+        if self.is_loose(self.archived()) {
             let (bytes, count) = self.sealed();
             let live = self.running.as_ref().map_or(0, |running| running.journal.segment_usage().1);
             return Err(format!("{count} full segments take {bytes} bytes, {live} are live in them, and a read had failed once when they were rewritten"));
@@ -141,7 +140,11 @@ impl World {
             return Err(format!("space does not come back beside a stuck file ({kind:?}): {why}"));
         }
         let own = if kind == Kind::Segment { SEGMENT_BYTES } else { 0 };
-        self.let_archive_end(own, coverage)?;
+        if self.is_loose(own) {
+            // Segments that the archive has begun to take are left to it.
+            self.archive_rests = 0;
+            self.rest(TURNS, coverage)?;
+        }
         let running = self.running.as_ref().ok_or("a journal is open between operations")?;
         let ((bytes, count), live) = (self.sealed(), running.journal.segment_usage().1);
         if self.is_loose(own) {
@@ -159,13 +162,11 @@ impl World {
         Ok(())
     }
 
-    /// Segments that the archive has begun to take are left to it.
-    fn let_archive_end(&mut self, beside: u64, coverage: &mut Coverage) -> Result<(), String> {
-        if self.is_loose(beside) {
-            self.archive_rests = 0;
-            self.rest(TURNS, coverage)?;
-        }
-        Ok(())
+    /// Length of full segments that the archive has begun to take, which are left to it.
+    fn archived(&self) -> u64 {
+        let Some(running) = &self.running else { return 0 };
+        let listed = running.journal.segments_listed();
+        listed.iter().filter(|segment| segment.sealed && running.journal.is_being_archived(segment.sequence)).map(|segment| segment.bytes).sum()
     }
 
     /// Do full segments take more than they may? `beside`: what one that stays takes.
