@@ -534,11 +534,6 @@ impl Journal {
         self.segments.looks()
     }
 
-    /// Has the archive begun to take what is in a segment? It is left to it then.
-    pub fn is_being_archived(&self, sequence: u64) -> bool {
-        self.window().is_being_emptied(sequence)
-    }
-
     /// Its number in the node.
     pub fn number(&self) -> u16 {
         self.config.number

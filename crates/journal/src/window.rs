@@ -17,6 +17,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
+use crate::journal::Journal;
+
 /// Longest wait for room. Clients give up a request after 30 s.
 const WAIT_MS: i64 = 20_000;
 /// Longest wait for an archive that takes nothing.
@@ -201,6 +203,13 @@ impl Gate {
             return Some(Grant::Beyond("the archive has taken nothing for a while"));
         }
         (now - since >= WAIT_MS).then_some(Grant::Beyond("archiving is too slow"))
+    }
+}
+
+impl Journal {
+    /// Has the archive begun to take what is in a segment? It is left to it then.
+    pub fn is_being_archived(&self, sequence: u64) -> bool {
+        self.window().is_being_emptied(sequence)
     }
 }
 
