@@ -100,7 +100,7 @@ pub use quotas::{
 pub use read_ahead::{Ahead, AheadWant, HoldAhead};
 pub use share_rules::ShareRules;
 pub use security::{
-    ACLS_MAX, ANONYMOUS, Acl, AclAnswers, AnswerMemory, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
+    ACLS_MAX, ANONYMOUS, Acl, AclAnswers, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
     AuditLine, CLUSTER, Denial, EVERYBODY, Principal, QueueRights, Resource, Rule, Subject, Via, WILDCARD, Credentials, Crowd, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
     InvalidScram, NoChannel, Permission, Permissions, Refused, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential,
     ScramCredentials, ScramError, ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError, Setter,

@@ -1,5 +1,6 @@
-//! Memory of what is declared: exchanges, bindings, and arguments, which may be 128 KiB each. Many tables share an account. What a table holds is counted, whatever
-//! the bound: the caller asks before it makes something new, and does not ask when it restores.
+//! Memory of what is declared: exchanges, bindings, and arguments, which may be 128 KiB each; likewise of policies, and of what connections remember of access
+//! control entries. Many tables share an account. What a table holds is counted, whatever the bound: the caller asks before it makes something new, and does not
+//! ask when it restores.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,6 +35,11 @@ impl DefinitionMemory {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// Do they take more than they may?
+    pub fn is_over(&self) -> bool {
+        self.bytes() > self.bytes_max.load(Ordering::Relaxed)
+    }
+
     /// May something be made that takes so many bytes? A refusal is counted.
     pub fn admits(&self, bytes: usize) -> bool {
         let admits = self.bytes().saturating_add(bytes) <= self.bytes_max.load(Ordering::Relaxed);
@@ -62,12 +68,19 @@ impl Counted {
         &self.account
     }
 
-    pub(crate) fn add(&mut self, bytes: usize) {
+    /// What this holder takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// So many bytes more.
+    pub fn add(&mut self, bytes: usize) {
         self.bytes += bytes;
         self.account.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn sub(&mut self, bytes: usize) {
+    /// So many bytes less.
+    pub fn sub(&mut self, bytes: usize) {
         self.bytes -= bytes;
         self.account.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }

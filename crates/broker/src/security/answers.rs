@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
+use routing::Counted;
 
 use super::acl::{AclOperation, AclResource};
 use super::acls::Subject;
@@ -25,63 +26,6 @@ static NEXT_STAMP: AtomicU64 = AtomicU64::new(1);
 
 pub(super) fn new_stamp() -> u64 {
     NEXT_STAMP.fetch_add(1, Ordering::Relaxed)
-}
-
-/// What all connections remember together, in bytes.
-#[derive(Debug)]
-pub struct AnswerMemory {
-    used: AtomicUsize,
-    max: AtomicUsize,
-}
-
-impl Default for AnswerMemory {
-    fn default() -> Self {
-        Self { used: AtomicUsize::new(0), max: AtomicUsize::new(usize::MAX) }
-    }
-}
-
-impl AnswerMemory {
-    /// What is remembered.
-    pub fn bytes(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// When more than this is remembered a connection that adds to it forgets what it has, beyond 16 KiB.
-    pub fn set_bytes_max(&self, max: usize) {
-        self.max.store(max, Ordering::Relaxed);
-    }
-
-    fn is_over(&self) -> bool {
-        self.bytes() > self.max.load(Ordering::Relaxed)
-    }
-}
-
-/// What one connection has of it.
-#[derive(Debug, Default)]
-struct Share {
-    of: Arc<AnswerMemory>,
-    bytes: usize,
-}
-
-impl Share {
-    fn add(&mut self, bytes: usize) {
-        self.bytes += bytes;
-        self.of.used.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn give_back(&mut self) {
-        self.of.used.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
-    }
-
-    fn is_too_much(&self) -> bool {
-        self.bytes > REMEMBERED_BYTES || self.bytes > REMEMBERED_LEAST && self.of.is_over()
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.give_back();
-    }
 }
 
 /// One kind of question.
@@ -114,14 +58,14 @@ pub struct AclAnswers {
     /// Of some resource of a type.
     some: Vec<(Question, bool)>,
     /// What the names take.
-    share: Share,
+    counted: Counted,
 }
 
 impl AclAnswers {
     /// For a new connection of a protocol. `None`: entries do not count.
     pub fn new(security: &Security, through: &'static str) -> Option<Box<Self>> {
-        let share = Share { of: Arc::clone(security.answer_memory()), bytes: 0 };
-        security.acls_enforced().then(|| Box::new(Self { through, share, ..Self::default() }))
+        let counted = Counted::new(Arc::clone(security.answer_memory()), 0);
+        security.acls_enforced().then(|| Box::new(Self { through, counted, ..Self::default() }))
     }
 
     /// Forgets what may not be so any more. Whoever asks is the same for the life of the connection.
@@ -137,7 +81,7 @@ impl AclAnswers {
 
     fn forget(&mut self) {
         self.known = Vec::new();
-        self.share.give_back();
+        self.counted.sub(self.counted.bytes());
     }
 
     /// As long as this is the same, all answers are.
@@ -198,14 +142,15 @@ impl AclAnswers {
             (false, false) => Answer::Denied,
         };
         if names.insert(called.into(), answer).is_none() {
-            self.share.add(called.len() + NAME_COSTS);
+            self.counted.add(called.len() + NAME_COSTS);
         }
         if let (Answer::Denied, Some(from)) = (answer, self.from) {
             let what = format!("{}:{}", question.1.name(), &name);
             let (who, act) = (subject.principal(), question.0.name());
             security.audit_refusal(AuditLine { who, from, through: self.through, act, what: &what, outcome: "denied" });
         }
-        if self.share.is_too_much() {
+        let bytes = self.counted.bytes();
+        if bytes > REMEMBERED_BYTES || bytes > REMEMBERED_LEAST && self.counted.account().is_over() {
             self.forget();
         }
         allowed

@@ -42,11 +42,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+use routing::DefinitionMemory;
 
 pub use acl::{ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource, CLUSTER, EVERYBODY, WILDCARD};
 pub use acl_admin::ACLS_MAX;
 pub use acls::Subject;
-pub use answers::{AclAnswers, AnswerMemory};
+pub use answers::AclAnswers;
 pub use audit::AuditLine;
 pub(crate) use admin::PlannedVhost;
 pub use admin::VhostWish;
@@ -108,7 +109,7 @@ pub struct Security {
     audit: audit::Audit,
     guesses: guesses::Guesses,
     tokens: Tokens,
-    answers: Arc<AnswerMemory>,
+    answers: Arc<DefinitionMemory>,
 }
 
 impl Security {
@@ -135,8 +136,8 @@ impl Security {
         }
     }
 
-    /// What connections remember of access control entries.
-    pub fn answer_memory(&self) -> &Arc<AnswerMemory> {
+    /// What connections remember of access control entries. Who adds to it beyond the bound forgets what he has, beyond 16 KiB.
+    pub fn answer_memory(&self) -> &Arc<DefinitionMemory> {
         &self.answers
     }
 
