@@ -242,7 +242,8 @@ fn try_mode(storage: &dyn Storage, submitter: Box<dyn Submitter>) -> io::Result<
     match try_write(storage, submitter) {
         // A node starts on a full disk too: whether the mode can be had, a file that is there says as well.
         Err(error) if error.kind() == io::ErrorKind::StorageFull => match storage.list()?.first() {
-            Some(name) => storage.open(name).map(drop),
+            // Also if it is immutable.
+            Some(name) => storage.open_to_read(name).map(drop),
             None => Err(error),
         },
         outcome => outcome,

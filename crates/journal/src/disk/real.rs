@@ -104,11 +104,16 @@ impl Storage for RealStorage {
     }
 
     fn link(&self, name: &str, path: &Path) -> io::Result<()> {
-        fs::hard_link(self.folder.join(name), path)
+        rename_by(|from, to| fs::hard_link(from, to), &self.folder.join(name), path)
     }
 
     fn copy(&self, name: &str, path: &Path) -> io::Result<()> {
-        let copied = fs::copy(self.folder.join(name), path).and_then(|_| fs::OpenOptions::new().write(true).open(path)?.sync_all());
+        let copied = fs::File::open(self.folder.join(name)).and_then(|mut from| {
+            // What has that name already may be the file itself.
+            let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            io::copy(&mut from, &mut to)?;
+            to.sync_all()
+        });
         copied.map_err(used_up)
     }
 
@@ -299,5 +304,20 @@ mod tests {
         assert_eq!(full.kind(), io::ErrorKind::StorageFull);
         assert!(full.to_string().contains("os error 122"), "{full}");
         assert_eq!(used_up(io::Error::from_raw_os_error(libc::EIO)).raw_os_error(), Some(libc::EIO));
+    }
+
+    #[test]
+    fn a_copy_to_a_name_that_the_file_has_already_takes_nothing_from_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let storage = RealStorage::open(folder.path(), IoMode::Buffered).expect("it is there");
+        fs::write(folder.path().join("segment"), b"acknowledged").expect("written");
+        let second = folder.path().join("second");
+        storage.link("segment", &second).expect("linked");
+        storage.link("segment", &second).expect("a link that is there already is done");
+        assert_eq!(storage.copy("segment", &second).map_err(|error| error.kind()), Err(io::ErrorKind::AlreadyExists));
+        assert_eq!(fs::read(folder.path().join("segment")).expect("read"), b"acknowledged");
+        let copy = folder.path().join("copy");
+        storage.copy("segment", &copy).expect("copied");
+        assert_eq!(fs::read(&copy).expect("read"), b"acknowledged");
     }
 }

@@ -146,6 +146,8 @@ pub struct Keeper {
     undeleted: Vec<Undeleted>,
     /// A rewritten segment has its name, which may not be durable: files that it replaces stay until it is.
     unsynced: bool,
+    /// Of rewritten segments of which is not known whether they have their names.
+    in_doubt: Vec<SegmentHeader>,
     setbacks: setbacks::Setbacks,
     /// Segments whose indexes could not be read.
     unmeasured: setbacks::Setbacks,
@@ -240,6 +242,7 @@ impl Keeper {
             spares,
             undeleted: start.undeleted.into_iter().map(|(sequence, by)| Undeleted { name: segment_name(sequence), by: Some(by), told: true }).collect(),
             unsynced: false,
+            in_doubt: Vec::new(),
             setbacks: setbacks::Setbacks::default(),
             unmeasured: setbacks::Setbacks::default(),
             look,

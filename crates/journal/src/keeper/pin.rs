@@ -39,8 +39,9 @@ impl Keeper {
             }
             // A backup has one checkpoint, under its usual name.
             let name_there = if sequence.is_none() { checkpoint::NAME.to_owned() } else { name.clone() };
-            self.give_second_name(&name, &folder.join(&name_there), &mut copies).map_err(failed("give a file a second name"))?;
-            if sequence.is_none_or(|sequence| sequence < self.replay.segment) {
+            let is_whole = sequence.is_none_or(|sequence| sequence < self.replay.segment);
+            self.give_second_name(&name, &folder.join(&name_there), is_whole.then_some(&mut copies)).map_err(failed("give a file a second name"))?;
+            if is_whole {
                 sealed.push(name_there);
             }
         }
@@ -48,13 +49,14 @@ impl Keeper {
         Ok(Pinned { journal: self.journal.uuid(), sealed, replay: self.replay, until: LogIndex(0) })
     }
 
-    fn give_second_name(&self, name: &str, path: &Path, copies: &mut usize) -> io::Result<()> {
-        let outcome = match self.storage.link(name, path) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && *copies < COPIES_MAX => {
+    /// `copies`: how many there are by now; None for a file that is still written, of which a copy has no more than there was.
+    fn give_second_name(&self, name: &str, path: &Path, copies: Option<&mut usize>) -> io::Result<()> {
+        let outcome = match (self.storage.link(name, path), copies) {
+            (Err(error), Some(copies)) if error.kind() == io::ErrorKind::PermissionDenied && *copies < COPIES_MAX => {
                 *copies += 1;
                 self.storage.copy(name, path)
             }
-            outcome => outcome,
+            (outcome, _) => outcome,
         };
         outcome.map_err(naming(name))
     }

@@ -33,6 +33,7 @@ impl Keeper {
     /// Frees what is dead and rewrites what is mostly dead, for a while; what is left is looked at again soon.
     pub(super) fn reclaim(&mut self, mut usage: Vec<Usage>) -> Result<(), KeeperError> {
         self.delete_undeleted()?;
+        self.settle_doubts();
         // As long as it stays nothing is rewritten.
         let leftover = self.remove_leftover();
         // A checkpoint names the segments of before the last rewriting only: recovery looks back one step, not two.
@@ -42,7 +43,7 @@ impl Keeper {
         }
         let covered = self.checkpointed.min(self.pinned_from.unwrap_or(u64::MAX));
         usage.retain(|used| used.sequence < covered);
-        let dead: Vec<u64> = usage.extract_if(.., |used| used.live_bytes == 0 && !self.replaces_undeleted(used.sequence)).map(|used| used.sequence).collect();
+        let dead: Vec<u64> = usage.extract_if(.., |used| used.live_bytes == 0 && !self.stays(used.sequence)).map(|used| used.sequence).collect();
         self.free(&dead, None)?;
         if self.is_room_coming(self.journal.file_bytes()) {
             self.look.wanted = true;
@@ -71,7 +72,7 @@ impl Keeper {
         let mut outcome = Ok(());
         for _ in 0..TURN_MAX {
             let limits = self.limits()?;
-            let blocked = |sequence| self.setbacks.blocks(sequence) || self.replaces_undeleted(sequence) || self.journal.window().is_being_emptied(sequence) && !limits.short;
+            let blocked = |sequence| self.setbacks.blocks(sequence) || self.stays(sequence) || self.journal.window().is_being_emptied(sequence) && !limits.short;
             let Some(victims) = choose(usage, &limits, blocked) else { break };
             let first = victims[0].sequence;
             let at = usage.iter().position(|used| used.sequence == first).unwrap_or(0);
@@ -183,33 +184,91 @@ impl Keeper {
         file.sync().map_err(naming(NAME_REWRITING))?;
         let index = self.open_index(&file, sequence)?;
         self.rewritten_since_checkpoint = true;
-        let replaced = self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file));
-        replaced.map_err(|error| self.not_replaced(&header, error))?;
+        if let Err(error) = self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file)) {
+            self.look_what_replaced(header, error)?;
+        }
         // The file has the name. Whatever fails from here on, the table says so too: else a segment might be rewritten that this one says it replaces.
         let synced = self.storage.sync_folder();
         self.unsynced |= synced.is_err();
         let (file, index) = self.open_rewritten(sequence).unwrap_or((file, index));
-        self.replace(&sources, sequence, file, index, &logs);
-        self.forget_setback(&sources[0].0);
-        let replaced: Vec<u64> = sources[1..].iter().map(|(replaced, _)| replaced.sequence).collect();
-        // A segment that somebody holds is not written again.
-        drop(sources);
-        let freed = self.free(&replaced, Some(sequence));
-        self.journal.metrics().segments_rewritten.inc_by(victims.len() as u64);
+        let freed = self.put_rewritten(sources, sequence, file, index, &logs);
         Ok(synced.and(freed).map(|()| true)?)
     }
 
-    /// A file was to have the name of a segment. Where it is known to have its own still, only that segment is left alone.
-    fn not_replaced(&self, new: &SegmentHeader, source: io::Error) -> KeeperError {
+    /// A file was to have the name of a segment, and that was said to have failed. Ok: it has it nevertheless.
+    fn look_what_replaced(&mut self, new: SegmentHeader, source: io::Error) -> Result<(), KeeperError> {
         #[cfg(feature = "planted")]
         if self.journal.planted() == Some(crate::Planted::StopAtUnreplaced) {
-            return source.into();
+            return Err(source.into());
         }
-        let left = self.storage.open(NAME_REWRITING).ok().and_then(|file| SegmentHeader::read(&*file).ok());
-        match left {
-            Some(left) if left == *new => KeeperError::Source { sequence: new.sequence, error: SegmentError::Io { file: segment_name(new.sequence), source } },
-            _ => naming(&segment_name(new.sequence))(source).into(),
+        let file = segment_name(new.sequence);
+        match self.has_replaced(&new) {
+            Some(true) => Ok(()),
+            // Only that segment is left alone.
+            Some(false) => Err(KeeperError::Source { sequence: new.sequence, error: SegmentError::Io { file, source } }),
+            None => {
+                self.in_doubt.push(new);
+                Err(naming(&file)(source).into())
+            }
         }
+    }
+
+    /// Has the file with this header the name of its segment? None: that cannot be found out now.
+    fn has_replaced(&self, new: &SegmentHeader) -> Option<bool> {
+        let header = |name: &str| self.storage.open_to_read(name).ok().and_then(|file| SegmentHeader::read(&*file).ok());
+        match header(&segment_name(new.sequence)) {
+            Some(there) => Some(there == *new),
+            None => (header(NAME_REWRITING)? == *new).then_some(false),
+        }
+    }
+
+    /// Is a segment neither to be freed nor to be rewritten?
+    fn stays(&self, sequence: u64) -> bool {
+        self.replaces_undeleted(sequence) || self.is_in_doubt(sequence)
+    }
+
+    /// May this segment be one that another replaces, by what is on the disk? Then it stays as it is: a start would remove what is written under its name.
+    fn is_in_doubt(&self, sequence: u64) -> bool {
+        self.in_doubt.iter().any(|new| new.replaces.contains(&sequence))
+    }
+
+    /// Looks again which files have the names of segments.
+    fn settle_doubts(&mut self) {
+        for new in std::mem::take(&mut self.in_doubt) {
+            let settled = match self.has_replaced(&new) {
+                Some(true) => self.take_over(&new),
+                Some(false) => Ok(()),
+                None => Err(io::Error::from(io::ErrorKind::Other).into()),
+            };
+            if settled.is_err() {
+                self.in_doubt.push(new);
+            }
+        }
+    }
+
+    /// A rewritten segment was found to have its name: puts it into the table.
+    fn take_over(&mut self, new: &SegmentHeader) -> Result<(), KeeperError> {
+        let (file, index) = self.open_rewritten(new.sequence)?;
+        let logs: HashSet<LogId> = index.rows()?.iter().map(|row| row.log).collect();
+        let sources: Vec<Source> =
+            self.journal.segments().sealed().into_iter().filter(|(segment, _)| new.replaces.contains(&segment.sequence)).collect();
+        if sources.first().is_none_or(|(first, _)| first.sequence != new.sequence) {
+            return Err(io::Error::from(io::ErrorKind::NotFound).into());
+        }
+        self.unsynced = true;
+        self.put_rewritten(sources, new.sequence, file, index, &logs)?;
+        Ok(())
+    }
+
+    /// Puts a rewritten segment that has its name in the place of those it was made of, and frees these.
+    fn put_rewritten(&mut self, sources: Vec<Source>, sequence: u64, file: Arc<dyn File>, index: SealedIndex, logs: &HashSet<LogId>) -> io::Result<()> {
+        self.replace(&sources, sequence, file, index, logs);
+        self.forget_setback(&sources[0].0);
+        let replaced: Vec<u64> = sources[1..].iter().map(|(replaced, _)| replaced.sequence).collect();
+        self.journal.metrics().segments_rewritten.inc_by(sources.len() as u64);
+        // A segment that somebody holds is not written again.
+        drop(sources);
+        self.free(&replaced, Some(sequence))
     }
 
     /// The file that is to be a rewritten segment. On a short disk it takes the space that is kept for it, which nobody else can have then.

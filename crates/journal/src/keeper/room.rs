@@ -28,18 +28,31 @@ const LEFT_BYTES: u64 = 16 << 10;
 impl Keeper {
     /// The file of the next checkpoint; on a full disk in the space that is kept for it.
     pub(super) fn create_checkpoint(&self, bytes: u64) -> io::Result<Arc<dyn File>> {
-        if self.storage.list()?.iter().any(|name| name == checkpoint::NAME_NEW) {
-            self.storage.remove(checkpoint::NAME_NEW).map_err(naming(checkpoint::NAME_NEW))?;
+        let names = self.storage.list()?;
+        let is_there = |wanted: &str| names.iter().any(|name| name == wanted);
+        if is_there(checkpoint::NAME_NEW) {
+            // What an attempt has left may have been the reserve, whose space a quota that is exceeded would not give again.
+            let kept = !is_there(NAME_RESERVE) && self.storage.rename(checkpoint::NAME_NEW, NAME_RESERVE).is_ok();
+            if !kept {
+                self.storage.remove(checkpoint::NAME_NEW).map_err(naming(checkpoint::NAME_NEW))?;
+            }
         }
         let created = match self.storage.create(checkpoint::NAME_NEW, bytes) {
+            // Where that cannot be had, of what is kept for a rewriting, which comes behind it.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                // Where that cannot be had, of what is kept for a rewriting, which comes behind it.
-                self.storage.remove(NAME_RESERVE).or_else(|_| self.storage.remove(NAME_ROOM)).map_err(|_| error)?;
-                self.storage.create(checkpoint::NAME_NEW, bytes)
+                self.take_for_checkpoint(NAME_RESERVE, bytes).or_else(|_| self.take_for_checkpoint(NAME_ROOM, bytes)).map_err(|_| error)
             }
             outcome => outcome,
         };
         created.map_err(naming(checkpoint::NAME_NEW))
+    }
+
+    /// Makes a file that is kept the one of the next checkpoint: nobody else can have its space meanwhile, and a quota that is exceeded gives none for a new one.
+    fn take_for_checkpoint(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
+        self.storage.rename(name, checkpoint::NAME_NEW)?;
+        let file = self.storage.open(checkpoint::NAME_NEW)?;
+        file.allocate(bytes)?;
+        Ok(file)
     }
 
     /// Of this start, or of the one before.

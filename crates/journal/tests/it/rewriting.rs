@@ -1,6 +1,7 @@
 //! What rewriting reads, that nobody waits for it, and what it does where it cannot read: many logs whose tiny batches lie mixed.
 
 mod stuck;
+mod unanswered;
 
 use std::io;
 use std::os::fd::RawFd;
@@ -43,6 +44,8 @@ struct Watch {
     stuck: Mutex<String>,
     /// They cannot be opened for writing either, whatever they are.
     immutable: Mutex<bool>,
+    /// The next replacement is done and said to have failed, the further ones of that name, which is kept here, are not done, and the file cannot be read.
+    unanswered: Mutex<Option<String>>,
 }
 
 struct Watched {
@@ -80,6 +83,9 @@ impl Storage for Watched {
         Ok(self.file(self.storage.open(name)?))
     }
     fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        if self.watch.unanswered.lock().as_deref() == Some(name) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         Ok(self.file(self.storage.open_to_read(name)?))
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -98,6 +104,15 @@ impl Storage for Watched {
     }
     fn replace(&self, from: &str, to: &str, _held: Arc<dyn File>) -> io::Result<()> {
         self.change(to)?;
+        if let Some(name) = &mut *self.watch.unanswered.lock()
+            && (name.is_empty() || name == to)
+        {
+            if name.is_empty() {
+                to.clone_into(name);
+                self.rename(from, to)?;
+            }
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         *self.watch.rewriting.lock() = false;
         self.rename(from, to)
     }
