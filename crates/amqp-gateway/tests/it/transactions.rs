@@ -199,6 +199,9 @@ fn a_client_that_goes_in_the_middle_of_a_commit_leaves_all_of_it() {
     }
 }
 
+/// Ends what a connection of the node was about.
+type End<'a> = dyn Fn(&mut Node, usize) + 'a;
+
 #[test]
 fn a_commit_that_a_quota_holds_back_is_kept_whole_whatever_ends_its_channel() {
     const MESSAGES: u32 = 400;
@@ -220,7 +223,7 @@ fn a_commit_that_a_quota_holds_back_is_kept_whole_whatever_ends_its_channel() {
         node.session(client).drain(now);
         while !node.next(client).method.starts_with("Connection(Close(") {}
     };
-    let ways: [(&str, &dyn Fn(&mut Node, usize)); 3] = [("channel", &closes_channel), ("client", &finishes), ("node", &drains)];
+    let ways: [(&str, &End<'_>); 3] = [("channel", &closes_channel), ("client", &finishes), ("node", &drains)];
     for (way, end) in ways {
         let mut node = Node::start();
         let client = node.open();
