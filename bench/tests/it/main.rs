@@ -11,13 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-/// What a run has found out that holds for every other one of the same build on this machine: that planted faults are found, and the generator's ceilings.
-/// It is the `state.json` that the next folder begins with.
-static KNOWN: Mutex<Option<Value>> = Mutex::new(None);
 
 /// A folder for results, a broker's data and workload files.
 struct Bench {
@@ -28,12 +24,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let bench = Self { folder: tempfile::tempdir().unwrap(), _turn: turn };
-        if let Some(known) = &*KNOWN.lock().unwrap() {
-            fs::create_dir(bench.path("out")).unwrap();
-            fs::write(bench.path("out/state.json"), known.to_string()).unwrap();
-        }
-        bench
+        Self { folder: tempfile::tempdir().unwrap(), _turn: turn }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -77,17 +68,6 @@ impl Bench {
         }
         assert_eq!(found.len(), 1, "{found:?}");
         serde_json::from_str(&fs::read_to_string(&found[0]).unwrap()).unwrap()
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        let Ok(state) = fs::read(self.path("out/state.json")) else { return };
-        let state: Value = serde_json::from_slice(&state).unwrap_or_default();
-        if state["self_checked"].is_string() {
-            let known = json!({"variants": {}, "slowest_peaks": {}, "missing": [], "ceilings": state["ceilings"], "self_checked": state["self_checked"]});
-            *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
-        }
     }
 }
 
