@@ -574,9 +574,8 @@ impl Journal {
             let Some((_, row)) = self.row(sequence, log)?.filter(|(_, row)| row.next > from) else { continue };
             bytes += row.bytes_from(from);
         }
-        let unsealed = |segment| self.segments().get(segment).is_none_or(|segment| segment.index.get().is_none());
         self.recent().visit_from(&log.inner().runs, from, |recent| {
-            bytes += if unsealed(recent.segment) { u64::from(recent.run.bytes) } else { 0 };
+            bytes += if self.segments().is_unsealed(recent.segment) { u64::from(recent.run.bytes) } else { 0 };
             true
         });
         Ok(bytes)

@@ -267,6 +267,11 @@ impl SegmentTable {
         self.by_sequence.read().get(&sequence).cloned()
     }
 
+    /// Is it in the table without an index yet? Of one that is in no table any more, as it was freed or rewritten into another, nothing is to be counted.
+    pub fn is_unsealed(&self, sequence: u64) -> bool {
+        self.by_sequence.read().get(&sequence).is_some_and(|segment| segment.index.get().is_none())
+    }
+
     pub fn remove(&self, sequence: u64) {
         self.by_sequence.write().remove(&sequence);
     }

@@ -82,7 +82,7 @@ impl Dead {
     }
 }
 
-/// Gives a file another name by `step`. A network may lose the answer: it is done when the file has the name, whatever is said of it.
+/// Gives a file another name, or a second one, by `step`. A network may lose the answer: it is done when the file has the name, whatever is said of it.
 pub(super) fn rename_by(step: impl Step, from: &Path, to: &Path) -> io::Result<()> {
     let file = fs::metadata(from)?.ino();
     step(from, to).or_else(|error| if fs::metadata(to).is_ok_and(|found| found.ino() == file) { Ok(()) } else { Err(error) })

@@ -237,13 +237,11 @@ impl Keeper {
         }
     }
 
-    /// Shows the readable runs of a log from `from` on that no sealed segment holds, until `visit` says no. A segment that is in no table any more was
-    /// freed, or rewritten into one that is sealed: what is still known of its runs counts there.
+    /// Shows the readable runs of a log from `from` on that no sealed segment holds, until `visit` says no.
     fn visit_unsealed(&self, log: &Log, from: Offset, mut visit: impl FnMut(&Run) -> bool) {
         let readable = log.high_watermark();
-        let unsealed = |segment| self.journal.segments().get(segment).is_some_and(|segment| segment.index.get().is_none());
         self.journal.recent().visit_from(&log.inner().runs, from, |recent| {
-            recent.run.next <= readable && (!unsealed(recent.segment) || visit(&recent.run))
+            recent.run.next <= readable && (!self.journal.segments().is_unsealed(recent.segment) || visit(&recent.run))
         });
     }
 
