@@ -58,14 +58,14 @@ class Session:
         method = self.connection.channel().queue_declare(queue, passive=True).method
         return method.message_count, method.consumer_count
 
-    def settled(self, queue, messages, consumers=0, wait=5):
+    def settled(self, queue, messages, consumers=0, wait=30):
         """Counts come right by and by."""
         until = time.time() + wait
         while self.counts(queue) != (messages, consumers):
             assert time.time() < until, f"{self.counts(queue)} instead of {(messages, consumers)}"
             time.sleep(0.02)
 
-    def consume(self, queue, count, channel=None, wait=8, **flags):
+    def consume(self, queue, count, channel=None, wait=30, **flags):
         """Takes so many messages, without acknowledging any."""
         channel = channel or self.channel
         got = []
@@ -73,7 +73,7 @@ class Session:
         self.pump(lambda: len(got) >= count, wait)
         return tag, got
 
-    def pump(self, done, wait=8):
+    def pump(self, done, wait=30):
         until = time.time() + wait
         while not done() and time.time() < until:
             self.connection.process_data_events(time_limit=0.05)
@@ -158,7 +158,8 @@ def prefetch_holds_back(session):
     queue = session.queue()
     session.publish(queue, *[b"%d" % number for number in range(10)])
     session.channel.basic_qos(prefetch_count=3)
-    _, got = session.consume(queue, 4, wait=0.5)
+    _, got = session.consume(queue, 3)
+    session.pump(lambda: len(got) > 3, wait=0.5)
     assert len(got) == 3, len(got)
     session.settled(queue, 7, 1)
     session.channel.basic_ack(got[1][0].delivery_tag, multiple=True)
@@ -383,8 +384,8 @@ def messages_run_out(session):
     own = session.queue()
     session.publish(own, b"shorter", expiration="100")
     session.publish(own, b"stays")
-    session.settled(queue, 0, wait=3)
-    session.settled(own, 1, wait=3)
+    session.settled(queue, 0)
+    session.settled(own, 1)
     assert session.drain(own, 1) == [b"stays"]
 
 

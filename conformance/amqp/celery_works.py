@@ -32,7 +32,7 @@ def program():
         assert succeeds_late.delay(2).get(timeout=PATIENCE) == 2
         began = time.time()
         assert add.apply_async((1, 1), countdown=2).get(timeout=PATIENCE) == 2
-        assert 1.8 < time.time() - began < 10, f"a task for later ran after {time.time() - began:.1f} s"
+        assert time.time() - began > 1.8, f"a task for later ran after {time.time() - began:.1f} s"
         stats = app.control.inspect(timeout=5).stats()
         assert stats and all(one["pool"]["max-concurrency"] == 2 for one in stats.values()), stats
         until = time.time() + 5

@@ -126,11 +126,14 @@ def a_queue_where_no_letter_can_come_is_not_waited_for(session):
     def reject():
         session.channel.basic_reject(tags.pop(), requeue=False)
 
-    session.publish(work, *[b"x"] * 200)
-    tags = take(session, work, 200)
-    quiet, busy = time_of(200, lambda: None), time_of(200, reject)
-    assert busy < quiet + 0.5, f"200 gets took {quiet:.3f} s, beside letters {busy:.3f} s"
-    session.settled(grave, 200)
+    # Something else of this machine may come between once, and again.
+    longer = []
+    for _ in range(3):
+        session.publish(work, *[b"x"] * 200)
+        tags = take(session, work, 200)
+        longer.append(-time_of(200, lambda: None) + time_of(200, reject))
+    assert min(longer) < 0.5, f"200 gets beside letters took longer by {longer} s"
+    session.settled(grave, 600)
 
 
 if __name__ == "__main__":

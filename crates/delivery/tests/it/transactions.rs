@@ -349,7 +349,7 @@ fn transactions_with_many_logs_and_many_ids_cost_what_they_hold() {
     let found = (0..LOGS).map(|log| FoundOpen { log: LogId(log), producer_id: 1000 + (log % 2001) as i64, since: desk.now });
     assert_eq!(desk.coordinator.found_open(found).into_iter().collect::<Vec<_>>(), [3000]);
     assert_eq!(desk.coordinator.describe("id-1").map(|known| known.logs.len()), Some(LOGS as usize / 2001 + 1));
-    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
 #[test]

@@ -83,6 +83,11 @@ pub trait Storage: Send + Sync {
     }
     /// Replaces `to` by `from`, atomically; durable after [`Storage::sync_folder`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Lets two files change names, atomically; durable after [`Storage::sync_folder`]. `Unsupported`, and nothing is changed, where that cannot be done. After
+    /// another error they may have changed them.
+    fn exchange(&self, _one: &str, _other: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Removes a file; durable after [`Storage::sync_folder`].
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Removes a file that nobody writes. Its space may follow a little later, so that others notice nothing of it; if it is open, as

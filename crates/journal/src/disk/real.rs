@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::remover::{PREFIX, Remover, rename_by};
+use super::remover::{PREFIX, Remover, exchange, is_unsupported, rename_by};
 use super::{File, IoMode, SECTOR, Storage};
 
 /// A folder of the machine's file system.
@@ -119,6 +119,13 @@ impl Storage for RealStorage {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         rename_by(|from, to| fs::rename(from, to), &self.folder.join(from), &self.folder.join(to)).map_err(used_up)
+    }
+
+    fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
+        match rename_by(exchange, &self.folder.join(one), &self.folder.join(other)) {
+            Err(error) if is_unsupported(&error) => Err(io::Error::new(io::ErrorKind::Unsupported, error)),
+            outcome => outcome.map_err(used_up),
+        }
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -165,7 +165,7 @@ impl Remover {
 }
 
 /// Lets two files change names, atomically.
-fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+pub(super) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     let (one, other) = (CString::new(one.as_os_str().as_bytes())?, CString::new(other.as_os_str().as_bytes())?);
     // SAFETY: both pointers are valid for the call.
     let outcome = unsafe { libc::renameat2(libc::AT_FDCWD, one.as_ptr(), libc::AT_FDCWD, other.as_ptr(), libc::RENAME_EXCHANGE) };
@@ -177,7 +177,7 @@ pub(super) trait Step: FnOnce(&Path, &Path) -> io::Result<()> {}
 impl<T: FnOnce(&Path, &Path) -> io::Result<()>> Step for T {}
 
 /// The kernel or the file system knows no exchange of names.
-fn is_unsupported(error: &io::Error) -> bool {
+pub(super) fn is_unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 

@@ -17,6 +17,8 @@ struct Full {
     refuses: Refuses,
     /// What opening a file that is there ends with.
     opening: Result<(), io::ErrorKind>,
+    /// Opening it for writing as well.
+    opening_to_write: Result<(), io::ErrorKind>,
 }
 
 /// Writes fail.
@@ -56,8 +58,12 @@ impl Storage for Full {
         }
     }
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.opening.map_err(io::Error::from)?;
+        self.opening.and(self.opening_to_write).map_err(io::Error::from)?;
         self.folder.open(name)
+    }
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.opening.map_err(io::Error::from)?;
+        self.folder.open_to_read(name)
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.folder.rename(from, to)
@@ -77,16 +83,19 @@ impl Storage for Full {
 fn a_full_disk_refuses_no_mode_that_opens_what_is_there() {
     for refuses in [Refuses::Creating, Refuses::Writing] {
         let folder = tempfile::tempdir().expect("a folder");
-        let tried = |opening| {
+        let try_it = |opening, opening_to_write| {
             let folder = RealStorage::beside(folder.path(), IoMode::Buffered).expect("a folder");
-            try_mode(&Full { folder, refuses, opening }, Box::<TakesNothing>::default()).map_err(|error| error.kind())
+            try_mode(&Full { folder, refuses, opening, opening_to_write }, Box::<TakesNothing>::default()).map_err(|error| error.kind())
         };
+        let tried = |opening| try_it(opening, Ok(()));
         // Nothing is there: a new node does not start on a full disk.
         assert_eq!(tried(Ok(())), Err(io::ErrorKind::StorageFull), "{refuses:?}");
         std::fs::write(folder.path().join("segment-000000000001"), [0; SECTOR]).expect("written");
         assert_eq!(tried(Ok(())), Ok(()), "{refuses:?}");
         // A file system that has no direct I/O says so when a file is opened.
         assert_eq!(tried(Err(io::ErrorKind::InvalidInput)), Err(io::ErrorKind::InvalidInput), "{refuses:?}");
+        // An immutable one can be read.
+        assert_eq!(try_it(Ok(()), Err(io::ErrorKind::PermissionDenied)), Ok(()), "{refuses:?}");
         let left: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").filter_map(|entry| Some(entry.ok()?.file_name())).collect();
         assert_eq!(left, ["segment-000000000001"], "{refuses:?}: nothing is left of a try");
     }

@@ -99,7 +99,7 @@ impl Keeper {
         self.journal.window().set_others(room::other_bytes(&self.journal, bytes.len() as u64));
         write_all(&*self.create_checkpoint(bytes.len() as u64)?, &bytes)?;
         let mut stuck = None;
-        self.put_checkpoint(checkpoint::NAME, &mut stuck)?;
+        self.put_checkpoint(checkpoint::NAME, &bytes, &mut stuck)?;
         // What is kept for the next checkpoint is not for the copy: on a full disk there is none.
         self.checkpoint_bytes = bytes.len() as u64;
         // What is not kept now is kept with the next checkpoint. The copy stands for this one: it says the same, or is not there.
@@ -108,7 +108,7 @@ impl Keeper {
         let room = if self.journal.planted() == Some(crate::Planted::NeedReserves) { Ok(room?) } else { room };
         let copied = match &room {
             Ok(false) => Err(io::ErrorKind::StorageFull.into()),
-            Ok(true) | Err(_) => self.create_copy(&bytes).and_then(|()| self.put_checkpoint(checkpoint::NAME_COPY, &mut stuck)),
+            Ok(true) | Err(_) => self.create_copy(&bytes).and_then(|()| self.put_checkpoint(checkpoint::NAME_COPY, &bytes, &mut stuck)),
         };
         #[cfg(feature = "planted")]
         let copied = if self.journal.planted() == Some(crate::Planted::CountAlone) { copied.or(Ok(())) } else { copied };
@@ -166,8 +166,9 @@ impl Keeper {
     }
 
     /// Gives a checkpoint that is written its name, or the third one, if the file of that name cannot be replaced and no other one is `stuck`.
-    fn put_checkpoint(&mut self, name: &'static str, stuck: &mut Option<&'static str>) -> io::Result<()> {
-        if let Err(error) = self.storage.rename(checkpoint::NAME_NEW, name) {
+    fn put_checkpoint(&mut self, name: &'static str, bytes: &[u8], stuck: &mut Option<&'static str>) -> io::Result<()> {
+        let is_put = self.keep_replaced(name, bytes)?;
+        if !is_put && let Err(error) = self.storage.rename(checkpoint::NAME_NEW, name) {
             let error = naming(name)(error);
             #[cfg(feature = "planted")]
             if self.journal.planted() == Some(crate::Planted::ForgoThird) {
@@ -185,6 +186,34 @@ impl Keeper {
             *stuck = Some(name);
         }
         self.storage.sync_folder().map_err(naming(FOLDER))
+    }
+
+    /// Where no space is kept for the next checkpoint, the one that is replaced becomes that: what is given back there may be taken by others, or by a quota
+    /// that is exceeded. True: it is replaced. An error: whether it is cannot be known.
+    fn keep_replaced(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        if self.storage.list()?.iter().any(|there| there == room::NAME_RESERVE) {
+            return Ok(false);
+        }
+        match self.storage.exchange(checkpoint::NAME_NEW, name) {
+            Ok(()) => {
+                // Under that name the next attempt finds it as well.
+                let _ = self.storage.rename(checkpoint::NAME_NEW, room::NAME_RESERVE);
+                Ok(true)
+            }
+            Err(error) if [io::ErrorKind::Unsupported, io::ErrorKind::NotFound].contains(&error.kind()) => Ok(false),
+            // No two checkpoints are alike: the new one is where it was.
+            Err(_) if self.reads(checkpoint::NAME_NEW, bytes) => Ok(false),
+            Err(error) => Err(naming(name)(error)),
+        }
+    }
+
+    /// Are these the bytes of a file?
+    fn reads(&self, name: &str, bytes: &[u8]) -> bool {
+        let read = |file: std::sync::Arc<dyn File>| {
+            let mut found = vec![0; bytes.len()];
+            Ok(file.size()? == bytes.len() as u64 && file.read_at(0, &mut found)? == bytes.len() && found == bytes)
+        };
+        self.storage.open_to_read(name).and_then(read).unwrap_or(false)
     }
 
     /// Both usual names have the newest checkpoint: what stood for one of them goes. Where it stays it is older than these.

@@ -11,8 +11,8 @@ use crate::disk::{File, SECTOR, naming};
 use crate::journal::Journal;
 use crate::segments::{PreparedSegment, SEGMENT_HEADER_BYTES, segment_name};
 
-/// Space for the next checkpoint on a full disk; nothing is in it.
-const NAME_RESERVE: &str = "reserve";
+/// Space for the next checkpoint on a full disk; what is in it means nothing.
+pub(super) const NAME_RESERVE: &str = "reserve";
 const RESERVE_BYTES_MIN: u64 = 64 << 10;
 /// Space for a rewriting on a short disk; nothing is in it. The rewriting takes the file itself.
 pub(super) const NAME_ROOM: &str = "reserve-rewriting";

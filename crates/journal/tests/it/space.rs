@@ -136,17 +136,28 @@ struct OnSmallDisk {
     kept: Arc<Kept>,
 }
 
-/// Files that only keep space.
+/// Files that only keep space, and what may be taken.
 struct Kept {
     /// Length to which what is kept for checkpoints was cut or grown last, at least.
     least: AtomicU64,
     /// Name of one that is immutable.
     stuck: Mutex<&'static str>,
+    /// What the files may take, if that is less than the disk has.
+    quota: AtomicU64,
+    /// So many exchanges of names are done and said to have failed.
+    unanswered: AtomicU64,
 }
 
 impl Default for Kept {
     fn default() -> Self {
-        Self { least: AtomicU64::new(u64::MAX), stuck: Mutex::new("") }
+        Self { least: AtomicU64::new(u64::MAX), stuck: Mutex::new(""), quota: AtomicU64::new(u64::MAX), unanswered: AtomicU64::new(0) }
+    }
+}
+
+impl Kept {
+    fn has_room(&self, folder: &Path, more: u64, capacity: u64) -> io::Result<()> {
+        let is_there = used_bytes(folder) + more <= capacity.min(self.quota.load(Ordering::SeqCst));
+        if is_there { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
 }
 
@@ -171,9 +182,7 @@ impl Storage for SmallDisk {
         self.storage.list()
     }
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
-        if used_bytes(&self.folder) + size > self.capacity {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
+        self.kept.has_room(&self.folder, size, self.capacity)?;
         Ok(self.wrap(self.storage.create(name, size)?))
     }
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -183,6 +192,13 @@ impl Storage for SmallDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.change(from)?;
         self.storage.rename(from, to)
+    }
+    fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
+        self.change(one)?;
+        self.change(other)?;
+        self.storage.exchange(one, other)?;
+        let answer = self.kept.unanswered.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        answer.map_or(Ok(()), |_| Err(io::Error::from_raw_os_error(libc::EIO)))
     }
     fn remove(&self, name: &str) -> io::Result<()> {
         self.change(name)?;
@@ -213,8 +229,9 @@ impl File for OnSmallDisk {
         self.file.sync()
     }
     fn allocate(&self, size: u64) -> io::Result<()> {
-        if used_bytes(&self.folder) + size.saturating_sub(self.file.size()?) > self.capacity {
-            return Err(io::ErrorKind::StorageFull.into());
+        let more = size.saturating_sub(self.file.size()?);
+        if more > 0 {
+            self.kept.has_room(&self.folder, more, self.capacity)?;
         }
         if self.name() == "reserve" {
             self.kept.least.fetch_min(size, Ordering::SeqCst);
@@ -312,6 +329,45 @@ fn a_full_disk_serves_again_beside_a_reserve_that_is_immutable() {
         }
         node.close();
     }
+}
+
+/// A quota gives nothing for a new file as long as it is exceeded, whatever has been given back for it. More than once, and over a restart.
+#[test]
+fn space_comes_back_under_a_quota_that_was_lowered_below_what_is_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept: Arc<Kept> = Arc::default();
+    let start = || start_small(folder.path(), 40 * SEGMENT, Arc::new(MemoryArchive::default()), small(), Arc::clone(&kept));
+    let mut node = start();
+    for (restarts, unanswered) in [(false, 0), (true, 0), (false, 2), (true, 1)] {
+        let bulk = node.log(1);
+        while segment_bytes(folder.path()) < 20 * SEGMENT {
+            append_both(&node, [(&bulk, 60), (&bulk, 0)]).expect("there is space");
+        }
+        wait_for("space is kept", || folder.path().join("reserve").exists());
+        kept.unanswered.store(unanswered, Ordering::SeqCst);
+        kept.quota.store(10 * SEGMENT, Ordering::SeqCst);
+        while append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok() {}
+        assert_eq!(node.journal.status(), JournalStatus::DiskFull);
+        node.trim(&bulk, bulk.end().0).expect("deleting goes on");
+        drop(bulk);
+        if restarts {
+            node.close();
+            node = start();
+        }
+        let bulk = node.log(1);
+        node.journal.check_retention();
+        wait_for(&format!("restarts {restarts}: there is space again"), || append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok());
+        kept.quota.store(u64::MAX, Ordering::SeqCst);
+        wait_for("files come down", || segment_bytes(folder.path()) < 10 * SEGMENT);
+        assert_eq!(kept.unanswered.load(Ordering::SeqCst), 0, "names were exchanged");
+        let keep = node.log(2);
+        append_both(&node, [(&keep, 10), (&keep, 0)]).expect("there is space");
+        assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
+    }
+    node.close();
+    let node = Node::open(folder.path(), IoMode::Buffered, small()).expect("it opens");
+    assert_eq!(node.log(2).end(), Offset(40));
+    node.close();
 }
 
 /// Records go from one log into another, as dead letters do: a piece is written together with what lets go of its originals. A restart in between

@@ -8,7 +8,8 @@
 //! DIR/backup.unfinished  while it is made: what is beside it is no backup, and goes when one fails or is made there again (`unfinished.rs`)
 //! ```
 //!
-//! While it is made, `journal-N/pinned` has second names of the journal's files; the next start removes what a crash leaves of it.
+//! While it is made, a folder in `journal-N/pinned` has second names of the journal's files. The next backup and the next start remove what a crash
+//! leaves of it, as far as it can be removed: a segment that became immutable meanwhile keeps its second name until it is not.
 
 pub mod manifest;
 pub mod restore;
@@ -77,7 +78,7 @@ impl Backups {
     /// Removes what a crash left of an earlier one.
     pub fn new(source: Source) -> Arc<Self> {
         for folder in &source.journal_folders {
-            let _ = fs::remove_dir_all(folder.join(PINNED));
+            remove_names(&folder.join(PINNED));
         }
         let (made, failed) = (Counter::default(), Counter::default());
         Arc::new(Self { source, state: Mutex::new((State::Idle, PathBuf::new())), done: AtomicU64::new(0), total: AtomicU64::new(0), made, failed })
@@ -271,18 +272,52 @@ struct Pins {
 struct PinnedFolder(PathBuf);
 
 impl PinnedFolder {
-    fn make(folder: &Path) -> anyhow::Result<Self> {
-        let folder = folder.join(PINNED);
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-        Ok(Self(folder))
+    fn make(journal: &Path) -> anyhow::Result<Self> {
+        let all = journal.join(PINNED);
+        remove_names(&all);
+        Self::make_beside(&all)
+    }
+
+    /// Beside what could not be removed.
+    fn make_beside(all: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(all).with_context(|| all.display().to_string())?;
+        for number in 0u32.. {
+            let folder = all.join(number.to_string());
+            match fs::create_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| Self(folder.clone())).with_context(|| folder.display().to_string()),
+            }
+        }
+        bail!("{} is full of folders", all.display())
     }
 }
 
 impl Drop for PinnedFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        remove_names(&self.0);
+        // Unless something of an earlier one is beside it.
+        let _ = self.0.parent().map(fs::remove_dir);
     }
+}
+
+fn remove_names(folder: &Path) {
+    if let Err((path, error)) = clear(folder)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(file = %path.display(), "the second name that a backup gave to a file cannot be removed, and keeps its space: {error}");
+    }
+}
+
+/// Removes all of a folder that can be removed; the first that cannot is the error.
+fn clear(folder: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let named = |error| (folder.to_owned(), error);
+    let mut stays = Ok(());
+    for entry in fs::read_dir(folder).map_err(named)? {
+        let path = entry.map_err(named)?.path();
+        let removed = if path.is_dir() && !path.is_symlink() { clear(&path) } else { fs::remove_file(&path).map_err(|error| (path, error)) };
+        stays = stays.and(removed);
+    }
+    stays.and_then(|()| fs::remove_dir(folder).map_err(named))
 }
 
 impl Pins {

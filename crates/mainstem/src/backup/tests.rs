@@ -3,6 +3,7 @@
 mod running;
 
 use std::os::unix::fs::FileExt;
+use std::slice;
 
 use bytes::Bytes;
 use journal::AppendItem;
@@ -306,4 +307,27 @@ fn objects_that_are_there_are_kept() {
         assert!(error.contains("stays as it is"), "{error}");
         assert_eq!(fs::read(&to).unwrap(), other);
     }
+}
+
+/// As that of a segment that became immutable meanwhile.
+#[test]
+fn a_second_name_that_stays_keeps_no_backup_from_being_made() {
+    let scratch = tempfile::tempdir().unwrap();
+    let data = scratch.path().join("data");
+    let running = Running::open_unarchived(&data, 1);
+    running.append(0, vec![Running::batch(&running.log(0, 1), &[7; 900], 50)]);
+    let backups = running.backups(&data);
+    let names = data.join("journal-0").join(PINNED);
+    fs::create_dir_all(names.join("0")).unwrap();
+    let stays = names.join("0/segment-000000000001");
+    fs::write(&stays, "acknowledged").unwrap();
+    let first = PinnedFolder::make_beside(&names).unwrap();
+    assert_eq!(first.0, names.join("1"));
+    fs::write(first.0.join("segment-000000000002"), "acknowledged").unwrap();
+    drop(first);
+    assert_eq!(names_below(&names), slice::from_ref(&stays), "what another backup has left is not its own");
+    // Now it can be removed.
+    back_up(&backups, &scratch.path().join("one")).unwrap();
+    assert!(!names.exists());
+    running.close();
 }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -407,9 +407,8 @@ fn those_who_look_for_long_leave_threads_to_others() {
         let looks: Vec<_> = (0..8).map(|_| scope.spawn(|| ask(&process, "GET", "/v1/why?seconds=5", &[], "").status)).collect();
         // By then they have all come.
         std::thread::sleep(Duration::from_millis(500));
-        let began = Instant::now();
         get(&process, "/v1/session");
-        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        assert!(looks.iter().any(|look| !look.is_finished()), "it is answered before they are");
         looks.into_iter().map(|look| look.join().expect("an answer")).collect()
     });
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 2, "{statuses:?}");

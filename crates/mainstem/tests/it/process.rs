@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running broker; killed when dropped.
 pub struct Process {
@@ -225,6 +225,14 @@ pub fn send(socket: &mut TcpStream, request: &[u8]) {
     let mut frame = (request.len() as u32).to_be_bytes().to_vec();
     frame.extend(request);
     socket.write_all(&frame).expect("the broker reads");
+}
+
+/// Is there something to be read? Asked of the socket, so that no thread of the test has to be woken for it.
+pub fn has_come(socket: &TcpStream) -> bool {
+    socket.set_nonblocking(true).expect("a socket");
+    let peeked = socket.peek(&mut [0]);
+    socket.set_nonblocking(false).expect("a socket");
+    peeked.is_ok()
 }
 
 /// The next answer; `None` when the broker closes.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::administration::{change, get};
 use crate::memory::Client;
-use crate::process::{PATIENCE, Process, receive, send};
+use crate::process::{PATIENCE, Process, has_come, receive, send};
 
 /// A request without a client id, and without its length.
 fn header(api: u8, version: u8) -> Vec<u8> {
@@ -55,14 +55,6 @@ fn publish_to_many_queues(process: &Process, ended: &AtomicBool) {
         at += (&socket).write(&messages[at..]).unwrap_or(0);
         at %= messages.len();
     }
-}
-
-/// Is there something to be read? Asked of the socket, so that no thread of the test has to be woken for it.
-fn has_come(socket: &TcpStream) -> bool {
-    socket.set_nonblocking(true).expect("a socket");
-    let peeked = socket.peek(&mut [0]);
-    socket.set_nonblocking(false).expect("a socket");
-    peeked.is_ok()
 }
 
 #[test]
