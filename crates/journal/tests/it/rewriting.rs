@@ -15,9 +15,9 @@ use journal::disk::{File, IoMode, RealStorage, Storage, Submitter, submitter};
 use journal::{Append, AppendItem, JournalConfig, Keeper, Log, ReplyTo, Writer};
 use parking_lot::Mutex;
 use record::BatchHeader;
-use types::{ConnectionId, Durability, LogId, Offset, ShardId, SystemClock};
+use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId};
 
-use crate::node::{Node, batch, read_all, small};
+use crate::node::{Node, TestClock, batch, read_all, small};
 
 const LOGS: u64 = 2_000;
 /// What is left of them.
@@ -26,6 +26,9 @@ const ROUNDS: u64 = 50;
 const VALUE_BYTES: usize = 8;
 const LARGE: usize = 1 << 20;
 const SEGMENT_BYTES: u64 = 4 << 20;
+const LOOKS_IN_VAIN: u32 = 10;
+/// Between two looks.
+const REST_MS: i64 = 500;
 
 type Hook = Box<dyn FnMut() + Send>;
 
@@ -170,6 +173,7 @@ struct ByHand {
     journal: Arc<journal::Journal>,
     writer: Arc<Mutex<Writer<Box<dyn Submitter>>>>,
     keeper: Keeper,
+    clock: Arc<TestClock>,
     watch: Arc<Watch>,
 }
 
@@ -197,8 +201,9 @@ impl ByHand {
         let storage = Watched { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), watch: Arc::clone(&watch) };
         let archive = Arc::new(journal::MemoryArchive::default());
         let submitter = submitter(IoMode::Buffered).expect("always there");
-        let opened = journal::open(config(), Arc::new(storage), archive, submitter, Arc::new(SystemClock), uuid::Uuid::new_v4())?;
-        let opened = Self { journal: opened.journal, writer: Arc::new(Mutex::new(opened.writer)), keeper: opened.keeper, watch };
+        let clock: Arc<TestClock> = Arc::default();
+        let opened = journal::open(config(), Arc::new(storage), archive, submitter, Arc::clone(&clock) as Arc<dyn Clock>, uuid::Uuid::new_v4())?;
+        let opened = Self { journal: opened.journal, writer: Arc::new(Mutex::new(opened.writer)), keeper: opened.keeper, clock, watch };
         opened.write();
         Ok(opened)
     }
@@ -236,12 +241,20 @@ impl ByHand {
         self.look();
     }
 
+    /// Until nothing comes of it any more.
     fn look(&mut self) {
-        for _ in 0..10 {
+        let done = |node: &Self| (node.rewritten(), node.journal.metrics().segments_freed.get());
+        let (mut in_vain, mut looks) = (0, 0);
+        while in_vain < LOOKS_IN_VAIN {
+            let before = done(self);
             // A look that takes long is followed by a rest.
-            std::thread::sleep(Duration::from_millis(50));
+            self.clock.advance(REST_MS);
+            self.clock.advance_waits(REST_MS as u64);
             self.journal.check_retention();
             self.keeper.step(Duration::ZERO);
+            in_vain = if done(self) == before { in_vain + 1 } else { 0 };
+            looks += 1;
+            assert!(looks < 1000, "it comes to an end");
         }
     }
 
