@@ -61,7 +61,7 @@ fn kafka_topics_are_created_and_deleted() {
         let deleted = client.delete_topics(&["topic"], &AdminOptions::new()).await.unwrap();
         assert_eq!(deleted, [Ok("topic".to_owned())]);
     });
-    let metadata = client.inner().fetch_metadata(Some("topic"), Duration::from_secs(5)).unwrap();
+    let metadata = client.inner().fetch_metadata(Some("topic"), Duration::from_secs(30)).unwrap();
     assert_eq!(metadata.topics()[0].partitions().len(), 3);
 }
 
@@ -80,7 +80,7 @@ fn garbage(bytes: usize) -> Vec<u8> {
 /// The server ends the connection once it got these bytes; what it said before.
 fn refused(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     // It may well close before all is sent.
     let _ = stream.write_all(bytes);
     let mut said = Vec::new();
@@ -263,7 +263,7 @@ fn produce_is_answered_by_partition() {
 fn long_payloads_are_dropped_unseen() {
     let null = start("nats", Options::default()).unwrap();
     let mut stream = TcpStream::connect(null.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut sent = b"SUB in.* 7\r\n".to_vec();
     for number in 0..3 {
         sent.extend_from_slice(format!("PUB a in.{number} 3000000\r\n").as_bytes());

@@ -52,5 +52,5 @@ fn a_folder_is_checked_once_by_each_build() {
     store.keep_state(&crate::store::State { self_checked: Some(build()), ..Default::default() }).unwrap();
     let began = std::time::Instant::now();
     once(&store).unwrap();
-    assert!(began.elapsed() < Duration::from_secs(1), "not again");
+    assert!(began.elapsed() < Duration::from_secs(5), "not again");
 }

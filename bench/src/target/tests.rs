@@ -70,10 +70,13 @@ fn a_target_is_stopped_with_all_that_it_started() {
     target.address = listener.local_addr().unwrap().to_string();
     let setup = crate::plan::setup_of(&target, &crate::workload::Workload::default(), "stock");
     let running = Running::start(&target, &places(folder.path()), setup).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let (began, depth) = (std::time::Instant::now(), || std::fs::read_to_string(folder.path().join("data/depth")).unwrap_or_default());
+    while depth() != "memory\n" {
+        assert!(began.elapsed().as_secs() < 60, "{:?}", depth());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     let pids = running.pids();
     assert_eq!(pids.len(), 1);
-    assert_eq!(std::fs::read_to_string(folder.path().join("data/depth")).unwrap(), "memory\n");
     drop(running);
     assert!(crate::process::with_descendants(&pids.into_iter().collect::<Vec<_>>()).is_empty());
     assert!(!folder.path().join("data").exists());

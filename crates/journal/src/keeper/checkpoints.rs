@@ -175,7 +175,11 @@ impl Keeper {
                 return Err(error);
             }
             // Beyond the last number nothing tells which is newer.
-            if stuck.is_some() || !self.numbers.tell_apart(self.replay) || self.storage.rename(checkpoint::NAME_NEW, checkpoint::NAME_THIRD).is_err() {
+            if stuck.is_some() || !self.numbers.tell_apart(self.replay) {
+                return Err(error);
+            }
+            let is_put = self.keep_replaced(checkpoint::NAME_THIRD, bytes)?;
+            if !is_put && self.storage.rename(checkpoint::NAME_NEW, checkpoint::NAME_THIRD).is_err() {
                 return Err(error);
             }
             self.third = true;
@@ -197,7 +201,9 @@ impl Keeper {
         match self.storage.exchange(checkpoint::NAME_NEW, name) {
             Ok(()) => {
                 // Under that name the next attempt finds it as well.
-                let _ = self.storage.rename(checkpoint::NAME_NEW, room::NAME_RESERVE);
+                if !room::make_reserve(&*self.storage) {
+                    let _ = self.storage.remove(checkpoint::NAME_NEW);
+                }
                 Ok(true)
             }
             Err(error) if [io::ErrorKind::Unsupported, io::ErrorKind::NotFound].contains(&error.kind()) => Ok(false),

@@ -22,6 +22,7 @@ mod usage;
 pub(crate) use checkpoints::FoundCheckpoint;
 pub(crate) use copy::Copy;
 pub(crate) use rewrite::NAME_REWRITING;
+pub(crate) use room::{NAME_RESERVE, make_reserve};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;

@@ -183,7 +183,6 @@ impl Keeper {
         write_index(&*file, end, &ids, places, &info).map_err(naming(NAME_REWRITING))?;
         file.sync().map_err(naming(NAME_REWRITING))?;
         let index = self.open_index(&file, sequence)?;
-        self.rewritten_since_checkpoint = true;
         if let Err(error) = self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file)) {
             self.look_what_replaced(header, error)?;
         }
@@ -262,6 +261,8 @@ impl Keeper {
 
     /// Puts a rewritten segment that has its name in the place of those it was made of, and frees these.
     fn put_rewritten(&mut self, sources: Vec<Source>, sequence: u64, file: Arc<dyn File>, index: SealedIndex, logs: &HashSet<LogId>) -> io::Result<()> {
+        // Before any of them is rewritten once more.
+        self.rewritten_since_checkpoint = true;
         self.replace(&sources, sequence, file, index, logs);
         self.forget_setback(&sources[0].0);
         let replaced: Vec<u64> = sources[1..].iter().map(|(replaced, _)| replaced.sequence).collect();

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::choose::Limits;
 use super::{Keeper, KeeperError};
 use crate::checkpoint;
-use crate::disk::{File, SECTOR, naming};
+use crate::disk::{File, SECTOR, Storage, naming};
 use crate::journal::Journal;
 use crate::segments::{PreparedSegment, SEGMENT_HEADER_BYTES, segment_name};
 
 /// Space for the next checkpoint on a full disk; what is in it means nothing.
-pub(super) const NAME_RESERVE: &str = "reserve";
+pub(crate) const NAME_RESERVE: &str = "reserve";
 const RESERVE_BYTES_MIN: u64 = 64 << 10;
 /// Space for a rewriting on a short disk; nothing is in it. The rewriting takes the file itself.
 pub(super) const NAME_ROOM: &str = "reserve-rewriting";
@@ -32,8 +32,7 @@ impl Keeper {
         let is_there = |wanted: &str| names.iter().any(|name| name == wanted);
         if is_there(checkpoint::NAME_NEW) {
             // What an attempt has left may have been the reserve, whose space a quota that is exceeded would not give again.
-            let kept = !is_there(NAME_RESERVE) && self.storage.rename(checkpoint::NAME_NEW, NAME_RESERVE).is_ok();
-            if !kept {
+            if is_there(NAME_RESERVE) || !make_reserve(&*self.storage) {
                 self.storage.remove(checkpoint::NAME_NEW).map_err(naming(checkpoint::NAME_NEW))?;
             }
         }
@@ -49,8 +48,16 @@ impl Keeper {
 
     /// Makes a file that is kept the one of the next checkpoint: nobody else can have its space meanwhile, and a quota that is exceeded gives none for a new one.
     fn take_for_checkpoint(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
-        self.storage.rename(name, checkpoint::NAME_NEW)?;
-        let file = self.storage.open(checkpoint::NAME_NEW)?;
+        self.take_whole(name, checkpoint::NAME_NEW, bytes)
+    }
+
+    /// Gives a file that is kept another name and `bytes` of length. `StorageFull`: it is in a backup as well, or that is more than it has.
+    fn take_whole(&self, kept: &str, name: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
+        if !is_own(&*self.storage, kept) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.storage.rename(kept, name)?;
+        let file = self.storage.open(name)?;
         file.allocate(bytes)?;
         Ok(file)
     }
@@ -100,6 +107,11 @@ impl Keeper {
     fn keep(&self, name: &str, wanted: u64) -> io::Result<bool> {
         let outcome = if self.storage.list()?.iter().any(|there| there == name) {
             let kept = self.storage.open(name).map_err(naming(name))?;
+            if kept.is_linked()? {
+                // Somebody has copied the folder by links.
+                self.storage.remove(name).map_err(naming(name))?;
+                return self.keep(name, wanted);
+            }
             let size = kept.size()?;
             // What is wanted may have been more before.
             if size < wanted || size > 2 * wanted { kept.allocate(wanted) } else { Ok(()) }
@@ -158,7 +170,11 @@ impl Keeper {
             self.take_from_room(wanted, || file.allocate(size))?;
             (file, size)
         } else {
-            (self.take_from_room(wanted, || self.storage.create(&name, wanted))?, wanted)
+            match self.take_from_room(wanted, || self.storage.create(&name, wanted)) {
+                // What was cut off is not given again: a quota is exceeded, or others have it.
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => (self.take_whole(NAME_ROOM, &name, wanted)?, wanted),
+                outcome => (outcome?, wanted),
+            }
         };
         self.begin_segment(file, (sequence, size), SEGMENT_HEADER_BYTES as u64)
     }
@@ -253,6 +269,16 @@ impl Keeper {
         let free = self.storage.free_bytes()?.saturating_sub(LEFT_BYTES).max(left());
         Ok(Limits { segment_bytes, room_bytes: if kept > 0 { kept } else { free }, short: true })
     }
+}
+
+/// Makes a checkpoint that was not finished, or is replaced, what is kept for the next one. False: it cannot be, or it is in a backup as well, and stays as it is.
+pub(crate) fn make_reserve(storage: &dyn Storage) -> bool {
+    is_own(storage, checkpoint::NAME_NEW) && storage.rename(checkpoint::NAME_NEW, NAME_RESERVE).is_ok()
+}
+
+/// Has a file no other name, so that it may be written?
+fn is_own(storage: &dyn Storage, name: &str) -> bool {
+    storage.open_to_read(name).and_then(|file| file.is_linked()).is_ok_and(|linked| !linked)
 }
 
 /// Half of a segment and a little is what is live of one that is to be rewritten, at most; of the longest, as segments may have been longer before.

@@ -10,7 +10,7 @@ use std::io;
 
 use crate::checkpoint;
 use crate::disk::Storage;
-use crate::keeper::NAME_REWRITING;
+use crate::keeper::{NAME_RESERVE, NAME_REWRITING, make_reserve};
 use crate::segments::{segment_name, sequence_of};
 
 /// Before the name of a segment's file that is kept to be written again.
@@ -26,8 +26,9 @@ pub(crate) fn spare_name(sequence: u64) -> String {
 /// # Errors
 /// The folder cannot be listed.
 pub(super) fn put_aside(storage: &dyn Storage, journal: u16, next_sequence: u64) -> io::Result<()> {
-    let (mut unused, mut unfinished) = (Vec::new(), Vec::new());
+    let (mut unused, mut unfinished, mut has_reserve) = (Vec::new(), Vec::new(), false);
     for name in storage.list()? {
+        has_reserve |= name == NAME_RESERVE;
         match sequence_of(&name) {
             Some(sequence) if sequence >= next_sequence => unused.push((sequence, name)),
             None if name == NAME_REWRITING || name == checkpoint::NAME_NEW => unfinished.push(name),
@@ -42,6 +43,10 @@ pub(super) fn put_aside(storage: &dyn Storage, journal: u16, next_sequence: u64)
         }
     }
     for file in unfinished {
+        // It may have been what is kept for a checkpoint, whose space a quota that is exceeded would not give again.
+        if file == checkpoint::NAME_NEW && !has_reserve && make_reserve(storage) {
+            continue;
+        }
         if let Err(error) = storage.discard(&file, None) {
             tracing::warn!(journal, file, %error, "an unfinished file could not be removed, that will be tried again");
         }
@@ -85,6 +90,9 @@ mod tests {
         put_aside(&storage, 0, 5).expect("it can be listed");
         let mut left = storage.list().expect("a folder");
         left.sort();
-        assert_eq!(left, [checkpoint::NAME, NAME_REWRITING]);
+        assert_eq!(left, [checkpoint::NAME, NAME_RESERVE, NAME_REWRITING], "what may have been kept is kept");
+        drop(storage.create(checkpoint::NAME_NEW, 4096).expect("there is space"));
+        put_aside(&storage, 0, 5).expect("it can be listed");
+        assert_eq!(storage.list().expect("a folder").len(), 3, "once");
     }
 }

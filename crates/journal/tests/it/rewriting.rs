@@ -247,15 +247,19 @@ impl ByHand {
         let (mut in_vain, mut looks) = (0, 0);
         while in_vain < LOOKS_IN_VAIN {
             let before = done(self);
-            // A look that takes long is followed by a rest.
-            self.clock.advance(REST_MS);
-            self.clock.advance_waits(REST_MS as u64);
-            self.journal.check_retention();
-            self.keeper.step(Duration::ZERO);
+            self.look_once();
             in_vain = if done(self) == before { in_vain + 1 } else { 0 };
             looks += 1;
             assert!(looks < 1000, "it comes to an end");
         }
+    }
+
+    fn look_once(&mut self) {
+        // A look that takes long is followed by a rest.
+        self.clock.advance(REST_MS);
+        self.clock.advance_waits(REST_MS as u64);
+        self.journal.check_retention();
+        self.keeper.step(Duration::ZERO);
     }
 
     fn rewritten(&self) -> u64 {
@@ -320,6 +324,18 @@ fn the_writer_has_its_next_segments_while_one_is_rewritten() {
     assert!(made >= 2, "{made} segments were made for the writer meanwhile");
     check(&node.journal);
     assert!(read_all(&node.journal, &large, LARGE) > Offset(2 * SEGMENT_BYTES / LARGE as u64));
+}
+
+/// A copy of a journal's folder without one of its files.
+fn without(folder: &Path, lost: &str) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().expect("a folder");
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        if entry.file_type().expect("a type").is_file() && entry.file_name() != lost {
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).expect("copied");
+        }
+    }
+    copy
 }
 
 /// What is rewritten of a journal, and what its full segments take then.

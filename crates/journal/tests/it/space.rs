@@ -238,6 +238,9 @@ impl File for OnSmallDisk {
         }
         self.file.allocate(size)
     }
+    fn is_linked(&self) -> io::Result<bool> {
+        self.file.is_linked()
+    }
     fn raw_fd(&self) -> Option<std::os::fd::RawFd> {
         self.file.raw_fd()
     }
@@ -337,17 +340,25 @@ fn space_comes_back_under_a_quota_that_was_lowered_below_what_is_used() {
     let folder = tempfile::tempdir().expect("a folder");
     let kept: Arc<Kept> = Arc::default();
     let start = || start_small(folder.path(), 40 * SEGMENT, Arc::new(MemoryArchive::default()), small(), Arc::clone(&kept));
-    let mut node = start();
-    for (restarts, unanswered) in [(false, 0), (true, 0), (false, 2), (true, 1)] {
+    let (mut node, backup) = (start(), tempfile::tempdir().expect("a folder"));
+    for (restarts, unanswered, commits) in [(false, 0, 0), (true, 0, 0), (false, 2, 0), (true, 1, 0), (false, 0, 100), (true, 0, 100)] {
         let bulk = node.log(1);
         while segment_bytes(folder.path()) < 20 * SEGMENT {
             append_both(&node, [(&bulk, 60), (&bulk, 0)]).expect("there is space");
         }
         wait_for("space is kept", || folder.path().join("reserve").exists());
         kept.unanswered.store(unanswered, Ordering::SeqCst);
+        // As in a backup; nothing is written into it.
+        let copy = backup.path().join(format!("{restarts} {unanswered} {commits}"));
+        std::fs::hard_link(folder.path().join("checkpoint"), &copy).expect("linked");
+        let was = std::fs::read(&copy).expect("read");
         kept.quota.store(10 * SEGMENT, Ordering::SeqCst);
         while append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok() {}
         assert_eq!(node.journal.status(), JournalStatus::DiskFull);
+        // As many a consumer says where it is, whether there is room for that or not.
+        for number in 0..commits {
+            let _ = node.append(1, vec![AppendItem::State { key: vec![1, (number % 7) as u8].into(), value: Some(vec![1; 4000].into()) }]);
+        }
         node.trim(&bulk, bulk.end().0).expect("deleting goes on");
         drop(bulk);
         if restarts {
@@ -360,13 +371,14 @@ fn space_comes_back_under_a_quota_that_was_lowered_below_what_is_used() {
         kept.quota.store(u64::MAX, Ordering::SeqCst);
         wait_for("files come down", || segment_bytes(folder.path()) < 10 * SEGMENT);
         assert_eq!(kept.unanswered.load(Ordering::SeqCst), 0, "names were exchanged");
+        assert!(std::fs::read(&copy).expect("read") == was, "it is as it was");
         let keep = node.log(2);
         append_both(&node, [(&keep, 10), (&keep, 0)]).expect("there is space");
         assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
     }
     node.close();
     let node = Node::open(folder.path(), IoMode::Buffered, small()).expect("it opens");
-    assert_eq!(node.log(2).end(), Offset(40));
+    assert_eq!(node.log(2).end(), Offset(60));
     node.close();
 }
 

@@ -311,10 +311,14 @@ fn remove_names(folder: &Path) {
 /// Removes all of a folder that can be removed; the first that cannot is the error.
 fn clear(folder: &Path) -> Result<(), (PathBuf, io::Error)> {
     let named = |error| (folder.to_owned(), error);
+    if fs::symlink_metadata(folder).map_err(named)?.is_symlink() {
+        // What it leads to is somebody else's.
+        return fs::remove_file(folder).map_err(named);
+    }
     let mut stays = Ok(());
     for entry in fs::read_dir(folder).map_err(named)? {
         let path = entry.map_err(named)?.path();
-        let removed = if path.is_dir() && !path.is_symlink() { clear(&path) } else { fs::remove_file(&path).map_err(|error| (path, error)) };
+        let removed = if path.is_dir() { clear(&path) } else { fs::remove_file(&path).map_err(|error| (path, error)) };
         stays = stays.and(removed);
     }
     stays.and_then(|()| fs::remove_dir(folder).map_err(named))

@@ -331,3 +331,24 @@ fn a_second_name_that_stays_keeps_no_backup_from_being_made() {
     assert!(!names.exists());
     running.close();
 }
+
+#[test]
+fn a_link_in_the_place_of_second_names_leads_to_files_that_stay() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (data, elsewhere) = (scratch.path().join("data"), scratch.path().join("elsewhere"));
+    let running = Running::open_unarchived(&data, 1);
+    running.append(0, vec![Running::batch(&running.log(0, 1), &[7; 900], 50)]);
+    fs::create_dir_all(elsewhere.join("folder")).unwrap();
+    fs::write(elsewhere.join("folder/file"), "somebody's").unwrap();
+    let link = data.join("journal-0").join(PINNED);
+    for target in [elsewhere.as_path(), Path::new(".")] {
+        let before = names_below(&data.join("journal-0"));
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        drop(running.backups(&data));
+        assert!(link.symlink_metadata().is_err(), "the link goes");
+        assert_eq!(names_below(&elsewhere), [elsewhere.join("folder/file")]);
+        assert_eq!(names_below(&data.join("journal-0")), before);
+    }
+    back_up(&running.backups(&data), &scratch.path().join("one")).unwrap();
+    running.close();
+}

@@ -9,18 +9,6 @@ fn checkpoints(folder: &Path) -> Vec<&'static str> {
     NAMES.into_iter().filter(|name| folder.join(name).exists()).collect()
 }
 
-/// A copy of a journal's folder without one of its files.
-fn without(folder: &Path, lost: &str) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().expect("a folder");
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let entry = entry.expect("an entry");
-        if entry.file_type().expect("a type").is_file() && entry.file_name() != lost {
-            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).expect("copied");
-        }
-    }
-    copy
-}
-
 /// Whichever of the checkpoints is lost, a start finds the log as it is.
 fn any_may_be_lost(folder: &Path, (start, end): (Offset, Offset)) {
     for lost in checkpoints(folder) {
