@@ -206,8 +206,7 @@ impl Keeper {
                 }
                 Ok(true)
             }
-            Err(error) if [io::ErrorKind::Unsupported, io::ErrorKind::NotFound].contains(&error.kind()) => Ok(false),
-            // No two checkpoints are alike: the new one is where it was.
+            // It cannot be done here, or there is nothing to be replaced; whatever is said: no two checkpoints are alike, and the new one is where it was.
             Err(_) if self.reads(checkpoint::NAME_NEW, bytes) => Ok(false),
             Err(error) => Err(naming(name)(error)),
         }
