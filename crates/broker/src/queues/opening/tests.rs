@@ -14,7 +14,8 @@ use crate::mailbox::{Event, Mailbox, Reply};
 use crate::queues::{Consuming, Deliveries, Got, Queue, StreamRead, StreamReading, StreamStart};
 use journal::ReplyTo;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait for anything: a machine that has much else to do takes long to unpack what is large.
+const PATIENCE: Duration = Duration::from_secs(240);
 const RECORDS: u64 = 4_000;
 
 /// Records of 5,000 bytes each, in one batch of some KB.
