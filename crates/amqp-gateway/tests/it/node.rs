@@ -19,7 +19,7 @@ use journal::{Journal, JournalConfig};
 use types::{ConnectionId, Durability, NodeId, ShardId, SystemClock};
 
 /// Longest wait for an answer that must come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 const SHARD: ShardId = ShardId(0);
 /// For connections that another thread would serve.
 const OTHER_SHARD: ShardId = ShardId(1);

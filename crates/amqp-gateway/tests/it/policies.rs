@@ -82,7 +82,7 @@ fn a_queue_that_nobody_has_used_for_long_has_the_whole_time_from_the_policy_on()
     let began = Instant::now();
     put(&node, "expires", "^idle$", json!({"expires": 500}));
     while vhost(&node).queue(b"idle").is_some() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it has not expired");
+        assert!(began.elapsed() < Duration::from_secs(120), "it has not expired");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(began.elapsed() >= Duration::from_millis(500), "it was too early");

@@ -12,7 +12,7 @@ use journal::disk::{Completion, File, IoMode, RealStorage, Storage, Submitter, W
 use crate::node::{FRAME_MAX, Node, publish};
 
 /// Longest wait for what must happen.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 const BLOCKED: &str = "Connection(Blocked(Blocked { reason: \"low on disk\" }))";
 const UNBLOCKED: &str = "Connection(Unblocked(Unblocked))";
 

@@ -18,7 +18,7 @@ use super::{Address, Caller, DEFAULT_VHOST, Letter, Queue, QueueDeclaration, Und
 use crate::{Broker, BrokerConfig, Settings};
 
 /// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A disk on which no segment can be made while it is full.
 pub(crate) struct Disk {

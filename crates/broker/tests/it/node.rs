@@ -15,7 +15,7 @@ use routing::{Arguments, Name};
 use types::{ConnectionId, Durability, LogId, NodeId, PartitionIndex, ShardId, SystemClock};
 
 /// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Of a journal.
 pub const SEGMENT_BYTES: u64 = 1 << 20;
 /// Of every record.

@@ -48,16 +48,11 @@ impl Keeper {
 
     /// Makes a file that is kept the one of the next checkpoint: nobody else can have its space meanwhile, and a quota that is exceeded gives none for a new one.
     fn take_for_checkpoint(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
-        self.take_whole(name, checkpoint::NAME_NEW, bytes)
-    }
-
-    /// Gives a file that is kept another name and `bytes` of length. `StorageFull`: it is in a backup as well, or that is more than it has.
-    fn take_whole(&self, kept: &str, name: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
-        if !is_own(&*self.storage, kept) {
+        if !is_own(&*self.storage, name) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.storage.rename(kept, name)?;
-        let file = self.storage.open(name)?;
+        self.storage.rename(name, checkpoint::NAME_NEW)?;
+        let file = self.storage.open(checkpoint::NAME_NEW)?;
         file.allocate(bytes)?;
         Ok(file)
     }
@@ -170,11 +165,7 @@ impl Keeper {
             self.take_from_room(wanted, || file.allocate(size))?;
             (file, size)
         } else {
-            match self.take_from_room(wanted, || self.storage.create(&name, wanted)) {
-                // What was cut off is not given again: a quota is exceeded, or others have it.
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => (self.take_whole(NAME_ROOM, &name, wanted)?, wanted),
-                outcome => (outcome?, wanted),
-            }
+            (self.take_from_room(wanted, || self.storage.create(&name, wanted))?, wanted)
         };
         self.begin_segment(file, (sequence, size), SEGMENT_HEADER_BYTES as u64)
     }

@@ -199,7 +199,7 @@ fn compacted(models: &[Model]) {
     let is_done = |model: &Model| model.log.archived_until().0 + 40 > model.log.end().0;
     while let Some(model) = models.iter().find(|model| !is_done(model)) {
         let (until, end) = (model.log.archived_until(), model.log.end());
-        assert!(began.elapsed() < Duration::from_secs(60), "{until} of {end} is compacted");
+        assert!(began.elapsed() < Duration::from_secs(120), "{until} of {end} is compacted");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -213,7 +213,7 @@ fn settle(node: &Node, logs: &[&Arc<Log>]) {
         let (before, idle_before) = (state(), idle());
         // A log that had its pass rests for a turn or two before it is looked at again.
         while state() == before && idle() < idle_before + 6 {
-            assert!(began.elapsed() < Duration::from_secs(60), "compaction comes to an end: {before:?} {:?}", state());
+            assert!(began.elapsed() < Duration::from_secs(120), "compaction comes to an end: {before:?} {:?}", state());
             std::thread::sleep(Duration::from_millis(5));
         }
         if state() == before && before.0 > 0 {
@@ -335,7 +335,7 @@ fn tombstones_and_markers_go_after_their_time() {
     node.clock.advance(3_600_001);
     let began = Instant::now();
     while shown(&node).len() > 4 {
-        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", shown(&node));
+        assert!(began.elapsed() < Duration::from_secs(120), "{:?}", shown(&node));
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(shown(&node), [rest[0].clone(), (11, key(b"other"), false), rest[1].clone(), rest[2].clone()]);

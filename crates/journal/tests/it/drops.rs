@@ -26,7 +26,7 @@ fn with_checkpoint(node: &Node, act: impl FnOnce(&Node)) {
     act(node);
     let began = Instant::now();
     while node.journal.metrics().checkpoints.get() == 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "a checkpoint in time");
+        assert!(began.elapsed() < Duration::from_secs(120), "a checkpoint in time");
         node.journal.check_retention();
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -18,7 +18,7 @@ use record::{BatchBuilder, BatchHeader, Batches};
 use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId, SystemClock, Timestamp};
 
 /// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 const SHARD: ShardId = ShardId(0);
 
 #[derive(Default)]

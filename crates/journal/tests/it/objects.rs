@@ -34,7 +34,7 @@ fn filled(folder: &Path) -> (Arc<MemoryArchive>, Vec<(String, usize)>) {
     }
     let began = Instant::now();
     while logs.iter().any(|log| log.archived_until() < Offset(1000)) {
-        assert!(began.elapsed() < Duration::from_secs(30), "they are archived");
+        assert!(began.elapsed() < Duration::from_secs(120), "they are archived");
         std::thread::sleep(Duration::from_millis(5));
     }
     node.close();
@@ -186,7 +186,7 @@ fn records_before_a_missing_object_are_served_and_it_is_remembered_until_it_is_b
         if node.journal.unreadable().is_empty() {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(30), "who reads it says that it is back");
+        assert!(began.elapsed() < Duration::from_secs(120), "who reads it says that it is back");
     }
     node.close();
 }

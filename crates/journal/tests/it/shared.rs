@@ -11,7 +11,7 @@ use types::Offset;
 use crate::node::{Node, modes, small};
 
 /// Longest wait for the keeper.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A message of about `bytes`, told by its number.
 fn message(number: u64, bytes: usize) -> (bytes::Bytes, BatchHeader) {

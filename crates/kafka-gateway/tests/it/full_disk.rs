@@ -16,7 +16,7 @@ use crate::node::Node;
 use crate::transactions::{DONE, END_V2, PRODUCE_V2, batch, end_of, init_of, produce_of, read_of};
 
 /// Longest wait for what must happen.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A disk on which no segment can be made while it is full.
 struct Disk {
@@ -126,7 +126,7 @@ fn a_transaction_whose_time_is_over_ends_when_there_is_space_even_if_nothing_was
     node.create_topic(client, "bulk", 1);
     let (_, asked) = init_of(&mut node, client, "asked", 60_000);
     assert_eq!(produce_of(&mut node, client, "asked", PRODUCE_V2, 0, batch(asked, 0)).0, DONE);
-    let (_, silent) = init_of(&mut node, client, "silent", 6000);
+    let (_, silent) = init_of(&mut node, client, "silent", 15_000);
     let began = Instant::now();
     assert_eq!(produce_of(&mut node, client, "silent", PRODUCE_V2, 1, batch(silent, 0)).0, DONE);
     fill(&mut node, client, &disk);
@@ -134,7 +134,7 @@ fn a_transaction_whose_time_is_over_ends_when_there_is_space_even_if_nothing_was
     assert!(taken > 0, "state goes on for a while");
     let (code, _) = end_of(&mut node, client, "asked", END_V2, asked, true);
     assert_ne!(code, DONE, "what is not written is not acknowledged");
-    std::thread::sleep(Duration::from_millis(7500).saturating_sub(began.elapsed()));
+    std::thread::sleep(Duration::from_millis(16_500).saturating_sub(began.elapsed()));
     for partition in [0, 1] {
         assert_eq!(last_stable(&mut node, client, partition), (0, 1), "neither has ended");
     }

@@ -20,7 +20,7 @@ use record::BatchBuilder;
 use types::{ConnectionId, Durability, NodeId, ShardId, SystemClock};
 
 /// Longest wait for an answer that must come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 const SHARD: ShardId = ShardId(0);
 
 pub const PRODUCE: (i16, i16) = (0, 9);

@@ -19,7 +19,7 @@ use crate::transactions::{DONE, END_V2, Producer, commit_offset, committed, init
 const OFFSET_COMMIT: (i16, i16) = (8, 9);
 const GROUP: &str = "readers";
 /// Longest wait for what must happen.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A node with topic "t" on a disk of its own.
 fn start(folder: &Path, clients: usize) -> (Arc<Disk>, Node) {

@@ -184,7 +184,7 @@ fn patterns_made_to_explode_do_not() {
     assert_eq!(route(&table, "amq.topic", &[&key]), [3]);
     assert_eq!(route(&table, "amq.topic", &[&(many("a", 127) + ".b")]), [0, 1, 2]);
     // Trying out each way to divide 128 words among 60 `#` would not end.
-    assert!(begun.elapsed() < Duration::from_secs(60), "took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(120), "took {:?}", begun.elapsed());
 }
 
 /// A queue that is bound so many times by a key.
