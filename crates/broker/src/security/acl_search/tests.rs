@@ -86,5 +86,5 @@ fn many_filters_among_many_entries_are_no_product() {
     security.change(|inner| inner.acls.remove_all(&gone));
     assert_eq!(security.acls(&AclFilter::default()).len(), 25_000);
     // Compared one with the other it is minutes.
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
 }
