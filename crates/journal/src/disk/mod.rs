@@ -83,8 +83,8 @@ pub trait Storage: Send + Sync {
     }
     /// Replaces `to` by `from`, atomically; durable after [`Storage::sync_folder`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Lets two files change names, atomically; durable after [`Storage::sync_folder`]. `Unsupported`, and nothing is changed, where that cannot be done. After
-    /// another error they may have changed them.
+    /// Lets two files change names, atomically; durable after [`Storage::sync_folder`]. Not every file system can. After an error they may have changed
+    /// them nevertheless.
     fn exchange(&self, _one: &str, _other: &str) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

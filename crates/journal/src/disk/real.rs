@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::remover::{PREFIX, Remover, exchange, is_unsupported, rename_by};
+use super::remover::{PREFIX, Remover, exchange, rename_by};
 use super::{File, IoMode, SECTOR, Storage};
 
 /// A folder of the machine's file system.
@@ -122,10 +122,7 @@ impl Storage for RealStorage {
     }
 
     fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
-        match rename_by(exchange, &self.folder.join(one), &self.folder.join(other)) {
-            Err(error) if is_unsupported(&error) => Err(io::Error::new(io::ErrorKind::Unsupported, error)),
-            outcome => outcome.map_err(used_up),
-        }
+        rename_by(exchange, &self.folder.join(one), &self.folder.join(other)).map_err(used_up)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

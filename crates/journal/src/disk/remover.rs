@@ -177,7 +177,7 @@ pub(super) trait Step: FnOnce(&Path, &Path) -> io::Result<()> {}
 impl<T: FnOnce(&Path, &Path) -> io::Result<()>> Step for T {}
 
 /// The kernel or the file system knows no exchange of names.
-pub(super) fn is_unsupported(error: &io::Error) -> bool {
+fn is_unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
 
