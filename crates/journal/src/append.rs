@@ -225,6 +225,16 @@ impl AppendItem {
         }
     }
 
+    /// Does it let go of records, so that space comes of it? So does what deletes state together with other items: that is how logs begin to end.
+    pub(crate) fn gives_back(&self) -> bool {
+        let deletes = |item: &Self| matches!(item, Self::State { value: None, .. } | Self::StateOf { value: None, .. });
+        match self {
+            Self::Trim { .. } | Self::Drop { .. } => true,
+            Self::Batch { .. } | Self::Shared { .. } | Self::State { .. } | Self::StateOf { .. } => false,
+            Self::Together(items) => items.iter().any(|item| deletes(item) || item.gives_back()),
+        }
+    }
+
     /// Does it hold batches?
     pub(crate) fn has_batch(&self) -> bool {
         match self {

@@ -132,6 +132,8 @@ pub enum Planted {
     ForgoThird,
     /// Takes a checkpoint for written twice of which the copy could not be replaced.
     CountAlone,
+    /// Lets state have what is kept of a full disk for what gives space back.
+    SpendLast,
 }
 
 #[cfg(feature = "planted")]

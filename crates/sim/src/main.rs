@@ -31,12 +31,12 @@ struct Cli {
     /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared, short-sight, unmarked,
     /// omit-dropped, drop-unwritten, drop-absent,
     /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable, take-unreadable, load-replaced, forget-replacing,
-    /// stop-at-unreplaced, insist-on-spare, need-reserves, forgo-third, count-alone; or all of them one by one
+    /// stop-at-unreplaced, insist-on-spare, need-reserves, forgo-third, count-alone, spend-last; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 28] = [
+const PLANTED: [(&str, Planted); 29] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -65,6 +65,7 @@ const PLANTED: [(&str, Planted); 28] = [
     ("need-reserves", Planted::NeedReserves),
     ("forgo-third", Planted::ForgoThird),
     ("count-alone", Planted::CountAlone),
+    ("spend-last", Planted::SpendLast),
 ];
 
 fn main() -> ExitCode {

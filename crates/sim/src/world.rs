@@ -197,6 +197,7 @@ struct World {
     state: State,
     /// How often it was, for want of space.
     state_refused: u64,
+    trims_refused: u64,
     ties: ties::Ties,
     waiting: BTreeMap<u64, Waiting>,
     next_token: u64,
@@ -279,6 +280,7 @@ impl World {
             logs: BTreeMap::new(),
             state: State::default(),
             state_refused: 0,
+            trims_refused: 0,
             ties: ties::Ties::default(),
             waiting: BTreeMap::new(),
             next_token: 1,
@@ -619,6 +621,7 @@ impl World {
                 (Waiting::Drop(id), result) => self.drop_answered(id, result, coverage),
                 (Waiting::Tie(number), result) => self.tie_answered(number, result.is_ok(), coverage)?,
                 (Waiting::State { .. }, Err(AppendError::DiskFull)) => self.state_refused += 1,
+                (Waiting::Trim { .. }, Err(AppendError::DiskFull)) => self.trims_refused += 1,
                 (_, Err(_)) => coverage.add("appends refused", 1),
             }
         }

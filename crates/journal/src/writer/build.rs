@@ -29,6 +29,13 @@ use crate::writer::shared_bodies::{BODIES_MAX, Shared, place_shared};
 /// Commits up to this size are written with `RWF_DSYNC` when nothing before them is unflushed.
 const DSYNC_BYTES_MAX: usize = 64 << 10;
 
+/// On a full disk this much of the reserve is for what gives space back …
+const LAST_BYTES: usize = 64 << 10;
+/// … but not more than this part of it.
+const LAST_SHARE: usize = 4;
+/// Room for one chunk, and for what the index of the segment grows by.
+const LAST_LEAST: usize = 2 * SECTOR;
+
 /// Memory for this many batches of a chunk is kept for the next.
 const BATCHES_KEPT: usize = 4096;
 /// The same for requests that are placed whole.
@@ -110,8 +117,10 @@ struct Wants {
 struct Room {
     /// For data; on a full disk for what may use the reserve.
     data: usize,
-    /// For state, trims and markers of transactions, which may use the reserve too: what readers wait for ends also on a full disk.
+    /// For state and markers of transactions, which may use the reserve too: what readers wait for ends also on a full disk.
     state: usize,
+    /// For what lets go of records: the last of the reserve is for that alone, so that no amount of state keeps a full disk full.
+    gives_back: usize,
     /// Longest chunk that there is memory for.
     memory: usize,
     /// Data is refused but for what may use the reserve, which goes on while it has room …
@@ -219,7 +228,11 @@ impl<S: Submitter> Writer<S> {
         let usual = self.journal.config().segment_bytes.min(2 * self.active.size);
         let kept = segments::STATE_RESERVE_BYTES.min(usual / 4) as usize;
         let disk_full = self.journal.is_disk_full();
-        if disk_full && !prepared && usable < kept / 2 {
+        // Of a segment for state that is very short nothing.
+        let last = Some(LAST_BYTES.min(kept / LAST_SHARE)).filter(|last| disk_full && !prepared && *last >= LAST_LEAST).unwrap_or(0);
+        #[cfg(feature = "planted")]
+        let last = if self.journal.planted() == Some(crate::Planted::SpendLast) { 0 } else { last };
+        if disk_full && !prepared && usable < kept / 2 + last {
             self.journal.note_state_short();
         }
         let reserve = match (self.active.for_state, follows_for_data) {
@@ -234,7 +247,8 @@ impl<S: Submitter> Writer<S> {
         };
         Some(Room {
             data: usable.saturating_sub(reserve).min(unzeroed),
-            state: usable.min(unzeroed),
+            state: usable.saturating_sub(last).min(unzeroed),
+            gives_back: usable.min(unzeroed),
             memory,
             disk_full,
             follows_for_data,
@@ -535,7 +549,12 @@ fn place(
         let waits = request.when_full == WhenFull::Wait && !room.closing;
         return if waits { Place::Held(item) } else { refuse_for_space(request, AppendError::DiskFull) };
     }
-    if bytes > if data { room.data } else { room.state } {
+    let limit = match data {
+        true => room.data,
+        false if item.gives_back() => room.gives_back,
+        false => room.state,
+    };
+    if bytes > limit {
         let follows = if data { room.follows_for_data } else { room.follows };
         if room.disk_full && !follows && plan.is_empty() {
             wants.reserve_spent |= from_reserve;

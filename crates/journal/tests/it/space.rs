@@ -191,6 +191,7 @@ impl Storage for SmallDisk {
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.change(from)?;
+        self.change(to)?;
         self.storage.rename(from, to)
     }
     fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
@@ -341,7 +342,17 @@ fn space_comes_back_under_a_quota_that_was_lowered_below_what_is_used() {
     let kept: Arc<Kept> = Arc::default();
     let start = || start_small(folder.path(), 40 * SEGMENT, Arc::new(MemoryArchive::default()), small(), Arc::clone(&kept));
     let (mut node, backup) = (start(), tempfile::tempdir().expect("a folder"));
-    for (restarts, unanswered) in [(false, 0), (true, 0), (false, 2), (true, 1)] {
+    let rounds = [
+        (false, 0, false, ""),
+        (true, 0, false, ""),
+        (false, 2, false, ""),
+        (true, 1, false, ""),
+        (false, 0, true, ""),
+        (true, 0, true, ""),
+        (true, 0, false, "checkpoint"),
+        (true, 0, false, "checkpoint-copy"),
+    ];
+    for (round, (restarts, unanswered, with_state, stuck)) in rounds.into_iter().enumerate() {
         let bulk = node.log(1);
         while segment_bytes(folder.path()) < 20 * SEGMENT {
             wait_for("there is space", || append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok());
@@ -349,12 +360,17 @@ fn space_comes_back_under_a_quota_that_was_lowered_below_what_is_used() {
         wait_for("space is kept", || folder.path().join("reserve").exists());
         kept.unanswered.store(unanswered, Ordering::SeqCst);
         // As in a backup; nothing is written into it.
-        let copy = backup.path().join(format!("{restarts} {unanswered}"));
+        let copy = backup.path().join(round.to_string());
         std::fs::hard_link(folder.path().join("checkpoint"), &copy).expect("linked");
         let was = std::fs::read(&copy).expect("read");
+        *kept.stuck.lock() = stuck;
         kept.quota.store(10 * SEGMENT, Ordering::SeqCst);
         while append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok() {}
         assert_eq!(node.journal.status(), JournalStatus::DiskFull);
+        // As groups do that commit: until no more of it is taken.
+        let state = |number: u32| AppendItem::State { key: vec![1, (number % 7) as u8].into(), value: Some(number.to_be_bytes().to_vec().into()) };
+        let refused = with_state.then(|| (0..10_000).find(|&number| node.append(1, vec![state(number)]).is_err()));
+        assert!(refused != Some(None), "a quota that is exceeded gives no space for more");
         node.trim(&bulk, bulk.end().0).expect("deleting goes on");
         drop(bulk);
         if restarts {
@@ -363,8 +379,9 @@ fn space_comes_back_under_a_quota_that_was_lowered_below_what_is_used() {
         }
         let bulk = node.log(1);
         node.journal.check_retention();
-        wait_for(&format!("restarts {restarts}: there is space again"), || append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok());
+        wait_for(&format!("round {round}: there is space again"), || append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok());
         kept.quota.store(u64::MAX, Ordering::SeqCst);
+        *kept.stuck.lock() = "";
         wait_for("files come down", || segment_bytes(folder.path()) < 10 * SEGMENT);
         assert_eq!(kept.unanswered.load(Ordering::SeqCst), 0, "names were exchanged");
         assert!(std::fs::read(&copy).expect("read") == was, "it is as it was");
@@ -374,7 +391,7 @@ fn space_comes_back_under_a_quota_that_was_lowered_below_what_is_used() {
     }
     node.close();
     let node = Node::open(folder.path(), IoMode::Buffered, small()).expect("it opens");
-    assert_eq!(node.log(2).end(), Offset(40));
+    assert_eq!(node.log(2).end(), Offset(80));
     node.close();
 }
 

@@ -1,7 +1,7 @@
 //! A disk that is full while nothing but what lets records go is written: that finds room all the same, for as long as it takes, out of what the
 //! keeper had kept back before.
 
-use super::{Coverage, SEGMENT_BYTES, World};
+use super::{Coverage, Running, SEGMENT_BYTES, World};
 use crate::disk::Faults;
 
 /// What the keeper keeps back for rewriting.
@@ -10,6 +10,11 @@ const KEPT: &str = "reserve-rewriting";
 const APPENDS: u64 = 160;
 /// So many of them may be refused: those that come before the keeper has heard that room is short.
 const REFUSED_MAX: u64 = 10;
+
+/// More than what is left of a segment, and of what was prepared, takes.
+const APPENDS_LAST: u64 = 400;
+/// Until a trim is answered.
+const STEPS_LAST: u64 = 20;
 
 impl World {
     /// Fills the disk, and goes on with state.
@@ -23,6 +28,11 @@ impl World {
         }
         if self.disk.is_dead() || self.segment_bytes != SEGMENT_BYTES || self.disk.size_of(KEPT) < SEGMENT_BYTES / 2 {
             return Ok(());
+        }
+        if self.next_token.is_multiple_of(2) {
+            let outcome = self.let_go_beyond_a_quota(coverage);
+            self.disk.set_faults(Faults::default());
+            return outcome;
         }
         let (capacity, refused) = (Some(self.disk.used()), self.state_refused);
         self.disk.set_faults(Faults { capacity, ..Faults::default() });
@@ -39,5 +49,32 @@ impl World {
             0..=REFUSED_MAX => Ok(()),
             refused => Err(format!("{refused} of {APPENDS} appends of state were refused on a full disk")),
         }
+    }
+
+    /// Nothing can be had any more, whatever is given back, as under a quota that was lowered: what lets records go finds room when state finds none.
+    fn let_go_beyond_a_quota(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        self.disk.set_faults(Faults { capacity: Some(0), ..Faults::default() });
+        let (states, trims) = (self.state_refused, self.trims_refused);
+        for _ in 0..APPENDS_LAST {
+            self.put_state();
+            for _ in 0..3 {
+                self.step(coverage)?;
+            }
+            self.keep(coverage);
+            if self.state_refused > states {
+                break;
+            }
+        }
+        let is_short = |running: &Running| running.journal.segments_listed().iter().any(|one| !one.sealed && one.bytes < SEGMENT_BYTES / 2);
+        // Of a segment for state nothing is kept here: it has room for two chunks.
+        if self.state_refused == states || self.disk.is_dead() || self.running.as_ref().is_none_or(is_short) {
+            return Ok(());
+        }
+        self.trim();
+        for _ in 0..STEPS_LAST {
+            self.step(coverage)?;
+        }
+        coverage.add("trims when there was no room for state", 1);
+        if self.trims_refused > trims { Err("a trim was refused on a disk that had no room for state".to_owned()) } else { Ok(()) }
     }
 }
