@@ -156,10 +156,10 @@ impl Archiver {
     fn choose(&mut self) -> Option<Pass> {
         let now = self.journal.now_ms();
         let rest = self.journal.config().archive_check_ms as i64;
-        if self.looked.is_some_and(|at| (at..at + rest).contains(&now)) {
+        if self.looked.is_some_and(|at| (at..at.saturating_add(rest)).contains(&now)) {
             return None;
         }
-        self.resting.retain(|_, at| (*at..*at + rest).contains(&now));
+        self.resting.retain(|_, at| (*at..at.saturating_add(rest)).contains(&now));
         let mut best: Option<(Arc<Log>, Compaction, Dirt)> = None;
         for log in self.logs() {
             let Some(policy) = log.compaction().filter(|_| !self.resting.contains_key(&log.id())) else { continue };

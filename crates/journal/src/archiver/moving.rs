@@ -170,7 +170,7 @@ impl Archiver {
     /// What is live in segments that are to go, by log, that with the most first. In a hurry also what retention will soon let go.
     fn live_in(&self, victims: &[Arc<SealedIndex>], hurried: bool) -> Result<Live, ArchiverError> {
         let now = self.journal.now_ms();
-        let soon = 2 * self.journal.config().retention_check_ms;
+        let soon = self.journal.config().retention_check_ms.saturating_mul(2);
         let (mut left, mut compacting) = (false, false);
         let mut found: HashMap<LogId, Candidate> = HashMap::new();
         for index in victims {
@@ -183,7 +183,7 @@ impl Archiver {
                     compacting = true;
                     continue;
                 }
-                let expires = log.inner().retention.ms.is_some_and(|ms| (now - row.last_append).max(0) as u64 + soon > ms);
+                let expires = log.inner().retention.ms.is_some_and(|ms| ((now - row.last_append).max(0) as u64).saturating_add(soon) > ms);
                 if expires && !hurried && !found.contains_key(&row.log) {
                     left = true;
                     continue;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::remover::{PREFIX, Remover, exchange, rename_by};
+use super::remover::{Remover, exchange, is_dead, rename_by};
 use super::{File, IoMode, SECTOR, Storage};
 
 /// A folder of the machine's file system.
@@ -27,7 +27,7 @@ impl RealStorage {
     /// Those of creating and listing the folder.
     pub fn open(folder: &Path, mode: IoMode) -> io::Result<Self> {
         let storage = Self::beside(folder, mode)?;
-        for name in storage.names()?.into_iter().filter(|name| name.starts_with(PREFIX)) {
+        for name in storage.names()?.into_iter().filter(|name| is_dead(name)) {
             storage.remover.remove_rest(folder.join(name))?;
         }
         Ok(storage)
@@ -78,7 +78,7 @@ impl RealStorage {
 impl Storage for RealStorage {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = self.names()?;
-        names.retain(|name| !name.starts_with(PREFIX));
+        names.retain(|name| !is_dead(name));
         Ok(names)
     }
 

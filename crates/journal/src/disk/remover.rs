@@ -24,7 +24,12 @@ use super::File;
 use super::real::available_bytes;
 
 /// Begins the names of files that are on their way out; the next start removes what a crash leaves of them.
-pub(super) const PREFIX: &str = "dead-";
+const PREFIX: &str = "dead-";
+
+/// Is it the name of a file on its way out?
+pub(super) fn is_dead(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|number| number.parse::<u64>().is_ok())
+}
 /// What is given back at a time, …
 const STEP_BYTES: u64 = 8 << 20;
 /// … how long to wait then at least, …

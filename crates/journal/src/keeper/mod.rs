@@ -63,6 +63,8 @@ const QUIET_LOOK_MS: i64 = 5_000;
 const LOOK_REST: i64 = 19;
 /// … if it took at least so many ms.
 const LONG_LOOK_MS: i64 = 5;
+/// A look, or a rewriting, counts as so long at most: the clock may have been set forward meanwhile.
+const LOOK_MAX_MS: i64 = 10_000;
 
 /// A full segment on its way to the keeper.
 pub(crate) struct SealJob {
@@ -318,6 +320,10 @@ impl Keeper {
     fn look_if_due(&mut self) {
         let now = self.journal.now_ms();
         self.look.whole |= now - self.look.last >= self.journal.config().retention_check_ms as i64;
+        if now < self.look.at {
+            // The clock was set back.
+            (self.look.at, self.look.last, self.look.not_before) = (now, self.look.last.min(now), now);
+        }
         // What is to be freed is waited for.
         let later = now < self.look.not_before && !self.journal.window().is_held() && !self.journal.is_disk_full();
         if !(self.look.wanted || self.look.whole) || later {

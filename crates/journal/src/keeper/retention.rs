@@ -11,7 +11,7 @@ use types::{ConnectionId, LogId, Offset, ShardId};
 
 use super::setbacks::Setbacks;
 use super::usage::Usage;
-use super::{Keeper, KeeperError, LONG_LOOK_MS, LOOK_REST};
+use super::{Keeper, KeeperError, LONG_LOOK_MS, LOOK_MAX_MS, LOOK_REST};
 use crate::append::{Append, AppendItem, ReplyTo};
 use crate::index::SealedIndex;
 use crate::log::{Log, Retention};
@@ -93,7 +93,7 @@ impl Keeper {
         if whole {
             self.consider_recent(&mut pass, now);
         }
-        let took = self.journal.now_ms() - now;
+        let took = (self.journal.now_ms() - now).min(LOOK_MAX_MS);
         if took >= LONG_LOOK_MS {
             self.look.not_before = now + took + took * LOOK_REST;
         }

@@ -15,7 +15,7 @@ use super::choose::{Limits, choose};
 use super::copy::{Copy, Source};
 use super::room::NAME_ROOM;
 use super::usage::Usage;
-use super::{Keeper, KeeperError};
+use super::{Keeper, KeeperError, LOOK_MAX_MS};
 use crate::disk::{File, naming};
 use crate::index::{SealInfo, SealedIndex, write_index};
 use crate::segments::{SEGMENT_HEADER_BYTES, Segment, SegmentError, SegmentHeader, SegmentKind, segment_name};
@@ -101,7 +101,7 @@ impl Keeper {
                 break;
             }
         }
-        let took = (self.journal.now_ms() - began).max(0);
+        let took = (self.journal.now_ms() - began).clamp(0, LOOK_MAX_MS);
         if !self.is_short() {
             // Half of the time is for others.
             self.look.not_before = self.look.not_before.max(self.journal.now_ms() + took);
