@@ -85,7 +85,8 @@ def channels(node):
     refused(ConnectionClosedByBroker, other.channel, 530, "has reached the maximum allowed limit of 4")
     assert node.used("channel_max_per_node") == (3, 4, 1), node.used("channel_max_per_node")
     node.set(channel_max_per_node=None)
-    assert [one.channel() for _ in range(5)] and node.used("channel_max_per_node")[:2] == (8, 1_000_000)
+    # As many as the setting says, or as the memory has room for.
+    assert [one.channel() for _ in range(5)] and node.used("channel_max_per_node")[0] == 8 and 1_000 < node.used("channel_max_per_node")[1] <= 1_000_000
     one.close()
 
 

@@ -84,8 +84,8 @@ struct Memory {
 
 static MEMORY: Memory = Memory { free: Semaphore::const_new(ALONE_MAX_KIB), total_kib: AtomicUsize::new(ALONE_MAX_KIB) };
 
-/// Bounds the memory of bodies, and of what is made of them, by the memory budget of the node, in bytes. At the start.
-pub fn set_memory_budget(budget: usize) {
+/// Bounds the memory of bodies, and of what is made of them, by the memory budget of the node, in bytes.
+pub(crate) fn set_memory_budget(budget: usize) {
     SMALL.resize((budget / SMALL_SHARE).clamp(SMALL_TOGETHER.0, SMALL_TOGETHER.1));
     LARGE.resize((budget / LARGE_SHARE).min(LARGEST));
     MEMORY.resize((budget / MEMORY_SHARE) >> 10);

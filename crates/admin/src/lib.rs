@@ -2,6 +2,7 @@
 //! `/v1` ([`api`]) with orders to the node ([`operations`]), and RabbitMQ's management API under `/api` ([`management`]). It never shares a thread
 //! with clients, so that it answers while they keep the shards busy.
 
+mod answers;
 pub mod api;
 mod bindings;
 mod bodies;
@@ -14,7 +15,8 @@ mod origin;
 mod paths;
 mod serving;
 
-pub use bodies::{body_bytes, set_memory_budget};
+pub use answers::answer_bytes;
+pub use bodies::body_bytes;
 pub use control::control;
 
 use std::net::{SocketAddr, TcpListener};
@@ -153,6 +155,12 @@ impl AdminState {
     }
 }
 
+/// Bounds the memory of bodies with what is made of them, and of answers, by the memory budget of the node, in bytes. At the start.
+pub fn set_memory_budget(budget: usize) {
+    bodies::set_memory_budget(budget);
+    answers::set_memory_budget(budget);
+}
+
 /// Requests of management that are worked on at once: four that take long (`api/places.rs`), and two others.
 const MANAGEMENT_THREADS: usize = 6;
 
@@ -236,7 +244,10 @@ async fn metrics(State(state): State<Arc<AdminState>>, ConnectInfo(peers): Conne
     match state.measure() {
         Some(text) => {
             let (kind, text) = exposition::of(&headers, &text);
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
+            match answers::page(text) {
+                Some(body) => ([(header::CONTENT_TYPE, kind)], body).into_response(),
+                None => (StatusCode::SERVICE_UNAVAILABLE, "others have not taken their measurements yet: try again\n").into_response(),
+            }
         }
         None => (StatusCode::INTERNAL_SERVER_ERROR, "measurements cannot be written\n").into_response(),
     }

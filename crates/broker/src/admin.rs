@@ -11,7 +11,7 @@ use journal::{AppendError, AppendItem, AppendResults, Log};
 use types::{Durability, LogId, Offset, TopicId};
 use uuid::Uuid;
 
-use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key, unified};
+use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key, unified, weight_of_settings, weight_of_texts};
 use crate::jobs::durable;
 use crate::limits::{LimitKind, LimitReached};
 use crate::log_ends::Fits;
@@ -109,6 +109,9 @@ pub enum AlterError {
     /// A setting is unknown or impossible.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// Settings of groups take as much memory as they may, or those of topics with topics and partitions.
+    #[error("the node has no more memory for settings: of topics with their partitions there is as much as --memory says, of groups a sixteenth of that")]
+    NoMemory,
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -192,7 +195,8 @@ impl Broker {
         }
         check_overrides(&topic.overrides, &self.live_settings(), self.durability())?;
         self.check_limit(LimitKind::Topics, topics + 1)?;
-        self.check_limit(LimitKind::Partitions, others + partitions as u64)?;
+        let texts = Self::partitions_for(weight_of_texts(&topic.name, &topic.overrides));
+        self.check_limit(LimitKind::Partitions, others + partitions as u64 + texts)?;
         Ok(partitions as u32)
     }
 
@@ -353,11 +357,16 @@ impl Broker {
 
     /// Replaces the overrides of topics, each for itself, with one commit for all; an outcome for each. No topic is there twice.
     pub fn set_topic_configs(&self, topics: Vec<(String, BTreeMap<String, String>)>) -> Vec<Result<(), AlterError>> {
-        let mut items = Vec::new();
+        let (mut items, mut more) = (Vec::new(), 0);
         let checked: Vec<Result<(Arc<Topic>, TopicRecord), AlterError>> = topics
             .into_iter()
             .map(|(name, overrides)| {
                 let topic = self.check_config(&name, &overrides)?;
+                let wanted = weight_of_settings(&overrides).saturating_sub(weight_of_settings(&topic.config().overrides));
+                if wanted > 0 && self.check_limit(LimitKind::Partitions, Self::partitions_for(more + wanted)).is_err() {
+                    return Err(AlterError::NoMemory);
+                }
+                more += wanted;
                 let record = TopicRecord { overrides, ..Self::record_of(&topic) };
                 items.push(AppendItem::State { key: topic_key(&name), value: Some(record.encode()) });
                 Ok((topic, record))
@@ -370,7 +379,8 @@ impl Broker {
         let set = |outcome: Result<(Arc<Topic>, TopicRecord), AlterError>| {
             let (topic, record) = outcome?;
             committed?;
-            let before = topic.config().byte_rates;
+            let (before, weighed) = (topic.config().byte_rates, weight_of_settings(&topic.config().overrides));
+            self.catalog.configured(weighed, weight_of_settings(&record.overrides));
             topic.set_config(Arc::new(TopicConfig::new(record.overrides, &self.live_settings(), self.config.durability)));
             self.note_topic_quotas(&topic, before != topic.config().byte_rates);
             Ok(())

@@ -33,6 +33,10 @@ pub(crate) const NEXT_PRODUCER_KEY: &[u8] = b"mproducer";
 
 const VERSION: u8 = 1;
 
+/// A name is kept in so many places, or as much with what it is kept in; a text of a setting likewise, beside so many bytes.
+const NAME_TIMES: usize = 6;
+const TEXT_TIMES: usize = 3;
+const TEXT_BYTES: usize = 100;
 /// Names of which is known that they have come or gone: what has not looked for longer looks at all.
 const CHANGES_MAX: usize = 4096;
 
@@ -130,6 +134,22 @@ struct Inner {
     changes: VecDeque<Box<str>>,
     /// Of topics that have a name.
     partitions: usize,
+    /// Bytes of memory that their names and settings take, about.
+    texts: usize,
+}
+
+/// What settings of a topic take of memory, about.
+pub(crate) fn weight_of_settings(overrides: &Overrides) -> usize {
+    overrides.iter().map(|(name, value)| TEXT_BYTES + TEXT_TIMES * (name.len() + value.len())).sum()
+}
+
+/// What its name and its settings take.
+pub(crate) fn weight_of_texts(name: &str, overrides: &Overrides) -> usize {
+    NAME_TIMES * name.len() + weight_of_settings(overrides)
+}
+
+fn weight(topic: &Topic) -> usize {
+    weight_of_texts(&topic.name, &topic.config().overrides)
 }
 
 /// A name as Kafka's metrics have it, where dots are underscores; `None` where there is neither.
@@ -139,7 +159,7 @@ pub(crate) fn unified(name: &str) -> Option<String> {
 
 impl Default for Inner {
     fn default() -> Self {
-        Self { by_name: BTreeSet::new(), by_id: ArcTable::new(|topic| &topic.id), unified: BTreeSet::new(), changes: VecDeque::new(), partitions: 0 }
+        Self { by_name: BTreeSet::new(), by_id: ArcTable::new(|topic| &topic.id), unified: BTreeSet::new(), changes: VecDeque::new(), partitions: 0, texts: 0 }
     }
 }
 
@@ -201,12 +221,16 @@ impl Catalog {
         let mut inner = self.inner.write();
         inner.by_id.insert(Arc::clone(&topic));
         inner.partitions += topic.logs().len();
+        inner.texts += weight(&topic);
         if let Some(unified) = unified(&topic.name) {
             inner.unified.insert((unified.into(), topic.name.as_str().into()));
         }
         let name: Box<str> = topic.name.as_str().into();
         match inner.by_name.replace(ByName(topic)) {
-            Some(ByName(before)) => inner.partitions -= before.logs().len(),
+            Some(ByName(before)) => {
+                inner.partitions -= before.logs().len();
+                inner.texts = inner.texts.saturating_sub(weight(&before));
+            }
             None => self.note_change(&mut inner, name),
         }
         self.changed();
@@ -216,6 +240,17 @@ impl Catalog {
     pub fn enlarged(&self, more: usize) {
         self.inner.write().partitions += more;
         self.changed();
+    }
+
+    /// A topic has got other settings, which take `after` bytes in place of `before`.
+    pub fn configured(&self, before: usize, after: usize) {
+        let mut inner = self.inner.write();
+        inner.texts = (inner.texts + after).saturating_sub(before);
+    }
+
+    /// Bytes of memory that names and settings of topics take, about.
+    pub fn text_bytes(&self) -> usize {
+        self.inner.read().texts
     }
 
     /// How many topics have a name.
@@ -244,6 +279,7 @@ impl Catalog {
         if !topic.name.is_empty() {
             if inner.by_name.remove(&*topic.name) {
                 inner.partitions -= topic.logs().len();
+                inner.texts = inner.texts.saturating_sub(weight(topic));
                 self.note_change(&mut inner, topic.name.as_str().into());
                 if let Some(unified) = unified(&topic.name) {
                     inner.unified.remove(&(unified.into(), topic.name.as_str().into()));

@@ -187,7 +187,10 @@ impl Broker {
             return Err(DeadLetterError::NotWritten);
         }
         if journal != self.journal_number(shared.log().id()) && !items.is_empty() {
-            self.commit_from_reserve(journal, std::mem::take(&mut items))?;
+            // All of them or none: what is refused is copied again as a whole.
+            let fits = items.len() > 1 && self.journals()[journal].takes(&items, 0);
+            let all = std::mem::take(&mut items);
+            self.commit_from_reserve(journal, if fits { vec![AppendItem::Together(all)] } else { all })?;
         }
         if self.dead_letters_are_there(shared, covered, items).is_err() {
             return Err(DeadLetterError::NotWritten);

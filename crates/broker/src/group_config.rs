@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use delivery::{GroupTimes, StreamsConfig};
@@ -36,6 +37,13 @@ pub const DEAD_LETTER_TOPIC: &str = "mainstem.share.dead.letter.topic";
 const LAGGARD_RULES: &str = "mainstem.laggard.rules";
 /// Settings by which the broker acts later, with the rights of who has set them.
 const ACTING: [&str; 2] = [DEAD_LETTER_TOPIC, LAGGARD_RULES];
+/// What settings of a group take beside their texts, about: decoded, with what groups, filters and rules know of them; each text; and who has set one.
+const CONFIG_BYTES: usize = 1024;
+const TEXT_BYTES: usize = 150;
+const SETTER_BYTES: usize = 300;
+/// A group's name is kept in so many places, and a filter or a rule takes so many times its text.
+const NAME_TIMES: usize = 4;
+const COMPILED_TIMES: usize = 6;
 /// Characters of a filter that a refusal repeats.
 const FILTER_SHOWN: usize = 200;
 
@@ -334,12 +342,31 @@ impl GroupConfig {
 pub(crate) struct GroupConfigs {
     of: RwLock<HashMap<String, Arc<GroupConfig>>>,
     default: Arc<GroupConfig>,
+    /// Of memory that those in `of` take, about; and that they may take.
+    bytes: AtomicUsize,
+    bytes_max: AtomicUsize,
 }
 
 impl GroupConfigs {
     pub fn new(settings: &Settings) -> Self {
-        Self { of: RwLock::default(), default: Arc::new(GroupConfig::new(BTreeMap::new(), settings)) }
+        let default = Arc::new(GroupConfig::new(BTreeMap::new(), settings));
+        Self { of: RwLock::default(), default, bytes: AtomicUsize::new(0), bytes_max: AtomicUsize::new(usize::MAX) }
     }
+
+    /// What there is of a group now; 0: it has no settings of its own.
+    fn weight_of(&self, group: &str) -> usize {
+        self.of.read().get(group).map_or(0, |config| weight(group, &config.overrides, &config.setters))
+    }
+}
+
+/// Bytes of memory that settings of a group take, about: decoded, as text, and those that are compiled.
+fn weight(group: &str, overrides: &Overrides, setters: &Setters) -> usize {
+    if overrides.is_empty() {
+        return 0;
+    }
+    let of_value = |name: &str, value: &str| if [FILTER, FILTER_CLIENTS, LAGGARD_RULES].contains(&name) { COMPILED_TIMES * value.len() } else { value.len() };
+    let texts: usize = overrides.iter().map(|(name, value)| TEXT_BYTES + name.len() + of_value(name, value)).sum();
+    CONFIG_BYTES + NAME_TIMES * group.len() + texts + setters.len() * SETTER_BYTES
 }
 
 fn encode(overrides: &Overrides, setters: &Setters) -> Bytes {
@@ -438,6 +465,16 @@ impl Broker {
         configs.of.read().get(group).unwrap_or(&configs.default).clone()
     }
 
+    /// Bytes of memory that settings of groups may take, about; what comes back from the journal at a start is taken whatever it weighs.
+    pub fn bound_group_configs(&self, bytes: usize) {
+        self.group_configs().bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of memory that they take, about.
+    pub fn group_config_bytes(&self) -> usize {
+        self.group_configs().bytes.load(Ordering::Relaxed)
+    }
+
     /// Names of the groups that have settings of their own.
     pub fn configured_groups(&self) -> Vec<String> {
         self.group_configs().of.read().keys().cloned().collect()
@@ -466,12 +503,19 @@ impl Broker {
     /// Replaces the overrides of groups, each for itself, with one commit for all; an outcome for each. No group is there twice. `who` asks for it; `None`: the
     /// broker itself. On the controller's thread.
     pub fn set_group_configs(&self, groups: Vec<GroupChange>, who: Option<&Setter>) -> Vec<Result<(), AlterError>> {
-        let mut items = Vec::new();
+        let (mut items, configs) = (Vec::new(), self.group_configs());
+        let mut left = configs.bytes_max.load(Ordering::Relaxed).saturating_sub(configs.bytes.load(Ordering::Relaxed));
         let checked: Vec<Result<(String, Overrides, Setters), AlterError>> = groups
             .into_iter()
             .map(|change| {
                 self.check_group_config(&change.overrides)?;
                 let setters = setters_then(&self.group_config(&change.group), &change, who);
+                let (before, now) = (configs.weight_of(&change.group), weight(&change.group, &change.overrides, &setters));
+                let more = now.saturating_sub(before);
+                if more > left {
+                    return Err(AlterError::NoMemory);
+                }
+                left -= more;
                 let GroupChange { group, overrides, .. } = change;
                 let value = (!overrides.is_empty()).then(|| encode(&overrides, &setters));
                 items.push(AppendItem::State { key: group_key(&group), value });
@@ -491,6 +535,8 @@ impl Broker {
     /// Puts overrides in force that are durable.
     fn put_group_config(&self, group: &str, overrides: BTreeMap<String, String>, setters: Setters) {
         let configs = self.group_configs();
+        configs.bytes.fetch_add(weight(group, &overrides, &setters), Ordering::Relaxed);
+        configs.bytes.fetch_sub(configs.weight_of(group), Ordering::Relaxed);
         let text = |name: &str| overrides.get(name).map_or("", |value| value.trim());
         self.filters().set(group, text(FILTER), text(FILTER_CLIENTS));
         if self.quotas().laggards().set(group, text(LAGGARD_RULES), setters.get(LAGGARD_RULES)) {

@@ -125,7 +125,9 @@ use mailbox::Mailboxes;
 
 /// Shard numbers from here on are those of threads that append for themselves: 57 delays, 58 archiver, 59 subscriptions, 60 transactions, 61
 /// groups and transactions, 62 the broker, 63 the keeper.
-const SHARDS_END: ShardId = ShardId(57);
+const SHARDS_END: ShardId = ShardId(SHARDS_MAX as u16);
+/// Network threads there may be.
+pub const SHARDS_MAX: usize = 57;
 /// The shard number under which the broker itself appends.
 const OWN_SHARD: ShardId = ShardId(62);
 /// Producer ids taken from the catalog at once.

@@ -11,6 +11,11 @@ use crate::Broker;
 
 /// Of the memory budget for each partition: it takes about half of that, without what is known of its producers and readers.
 const PARTITION_BYTES: usize = 1024;
+/// What a queue takes, and a channel, about; and their parts of the budget.
+const QUEUE_BYTES: usize = 1536;
+const QUEUES_SHARE: usize = 2;
+const CHANNEL_BYTES: usize = 1024;
+const CHANNELS_SHARE: usize = 8;
 /// Virtual hosts, and users, of which limits are told; those behind them in the alphabet are not.
 const TOLD_MAX: usize = 1000;
 
@@ -152,13 +157,16 @@ pub struct OwnLimit {
 pub struct Limits {
     refused: [AtomicU64; LimitKind::ALL.len()],
     message_bytes: AtomicU64,
-    /// As many partitions as the memory budget has room for.
+    /// As many partitions, queues and channels as the memory budget has room for.
     partitions_in_memory: AtomicU64,
+    queues_in_memory: AtomicU64,
+    channels_in_memory: AtomicU64,
 }
 
 impl Limits {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let limits = Self { refused: Default::default(), message_bytes: AtomicU64::default(), partitions_in_memory: AtomicU64::new(u64::MAX) };
+        let all = || AtomicU64::new(u64::MAX);
+        let limits = Self { refused: Default::default(), message_bytes: AtomicU64::default(), partitions_in_memory: all(), queues_in_memory: all(), channels_in_memory: all() };
         limits.follow(settings);
         limits
     }
@@ -168,9 +176,11 @@ impl Limits {
         self.message_bytes.store(value(settings, LimitKind::MessageBytes), Ordering::Relaxed);
     }
 
-    /// Partitions take memory as long as they are there: with so much in all, each has a KiB.
-    pub fn bound_partitions(&self, memory_budget: usize) {
+    /// Partitions, queues and channels take memory as long as they are there, whether they are used or not: with so much in all there are so many.
+    pub fn bound_by_memory(&self, memory_budget: usize) {
         self.partitions_in_memory.store((memory_budget / PARTITION_BYTES) as u64, Ordering::Relaxed);
+        self.queues_in_memory.store((memory_budget / QUEUES_SHARE / QUEUE_BYTES) as u64, Ordering::Relaxed);
+        self.channels_in_memory.store((memory_budget / CHANNELS_SHARE / CHANNEL_BYTES) as u64, Ordering::Relaxed);
     }
 
     /// Bytes of an AMQP message's body, at most.
@@ -199,14 +209,20 @@ impl Broker {
         &self.limits
     }
 
-    /// A limit of the node in force: of partitions, what the memory budget has room for, if that is less.
+    /// A limit of the node in force: of partitions, queues and channels, what the memory budget has room for, if that is less.
     ///
     /// # Panics
     /// When it is one of virtual hosts or users.
     pub fn limit(&self, kind: LimitKind) -> u64 {
         let limit = value(&self.live_settings(), kind);
         match kind {
-            LimitKind::Partitions => limit.min(self.limits.partitions_in_memory.load(Ordering::Relaxed)),
+            // Names and settings of topics take of the same memory.
+            LimitKind::Partitions => {
+                let texts = (self.catalog.text_bytes() / PARTITION_BYTES) as u64;
+                limit.min(self.limits.partitions_in_memory.load(Ordering::Relaxed).saturating_sub(texts))
+            }
+            LimitKind::Queues => limit.min(self.limits.queues_in_memory.load(Ordering::Relaxed)),
+            LimitKind::Channels => limit.min(self.limits.channels_in_memory.load(Ordering::Relaxed)),
             _ => limit,
         }
     }
@@ -222,6 +238,11 @@ impl Broker {
             LimitKind::Partitions => Some(self.catalog.partition_count() as u64),
             _ => None,
         }
+    }
+
+    /// As many partitions as would take so many bytes of memory.
+    pub(crate) fn partitions_for(bytes: usize) -> u64 {
+        (bytes / PARTITION_BYTES) as u64
     }
 
     /// May there be `more` beside those that there are?

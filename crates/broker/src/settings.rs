@@ -207,7 +207,7 @@ pub const BROKER: &[Setting] = &[
     row("otel.service.name", Text, "mainstem", Enforced, "Attribute service.name of what is exported."),
     row("otel.resource.attributes", Text, "", Enforced, "More attributes of what is exported: NAME=VALUE, with commas between. service.instance.id is the cluster's id if it is not said here."),
     row("mainstem.metrics.series", Int(0, 100_000), "1000", Enforced, "Groups and topics that are named at /metrics with their backlog, those furthest behind first; the others are counted."),
-    row("mainstem.shards", Int(0, 64), "0", Enforced, "Network threads; 0: one per core."),
+    row("mainstem.shards", Int(0, crate::SHARDS_MAX as i64), "0", Enforced, "Network threads; 0: one per core."),
 ];
 
 /// Settings of a topic.
@@ -336,20 +336,24 @@ impl Setting {
 /// The row with this name.
 ///
 /// # Errors
-/// The name that was probably meant.
+/// Bytes of a name that may be a mistyped one: a client may send one of many MB, and each name there is would be compared with it.
+const MISTYPED_MAX: usize = 128;
+
+/// The setting of that name; otherwise the error names the one that was probably meant.
 pub fn find(table: &'static [Setting], name: &str) -> Result<&'static Setting, SettingError> {
     table.iter().find(|row| row.name == name).ok_or_else(|| {
         let nearest = nearest(table.iter().map(|row| row.name), name);
-        SettingError { name: name.to_owned(), value: None, expected: format!("did you mean {nearest}?") }
+        let expected = if nearest.is_empty() { "there is no such setting".to_owned() } else { format!("did you mean {nearest}?") };
+        SettingError { name: name.to_owned(), value: None, expected }
     })
 }
 
-/// The word with the fewest edits to `text`; empty when there are no words.
+/// The word with the fewest edits to `text`; empty when there are no words, or the text is longer than any that is mistyped.
 pub fn nearest(words: impl Iterator<Item = &'static str>, text: &str) -> &'static str {
-    words.min_by_key(|word| distance(word, text)).unwrap_or_default()
+    if text.len() > MISTYPED_MAX { "" } else { words.min_by_key(|word| distance(word, text)).unwrap_or_default() }
 }
 
-/// Edits from one text to another.
+/// Edits from one text to another; it takes as many steps as the product of their lengths.
 pub fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -518,6 +522,14 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_nobody_has_mistyped_is_compared_with_none() {
+        let told = |name: &str| find(BROKER, name).map(|row| row.name).map_err(|error| error.expected);
+        assert_eq!(told("log.retention.mss"), Err("did you mean log.retention.ms?".to_owned()));
+        // It would be billions of steps.
+        assert_eq!(told(&"x".repeat(16 << 20)), Err("there is no such setting".to_owned()));
+    }
 
     #[test]
     fn no_value_is_longer_than_records_of_settings_can_say() {

@@ -456,6 +456,7 @@ impl<W: Copy> GroupCoordinator<W> {
             Some(Kind::Share(_)) => Ok(()),
             Some(_) => Err(GroupError::GroupNotFound),
             None => {
+                self.check_new_group(name)?;
                 let group = ShareGroup::new(name);
                 group.persist_all(out);
                 self.groups.insert(name.to_owned(), Kind::Share(Box::new(group)));

@@ -95,6 +95,7 @@ pub(crate) fn of_alter(error: &AlterError) -> ErrorCode {
     match error {
         AlterError::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
         AlterError::Setting(_) => ErrorCode::InvalidConfig,
+        AlterError::NoMemory => ErrorCode::PolicyViolation,
         AlterError::Append(error) => of_append(*error),
     }
 }

@@ -96,9 +96,13 @@ pub(crate) enum Verdict {
     InDoubt,
 }
 
-/// Members, by group, client id and host, that are to look for their coordinator, and since when. Who is not heard in time is not asked.
+/// Members that are to look for their coordinator, and since when: by a hash of group, client id and host, since names may be long. Who is not heard in time is not
+/// asked; who is asked for another one looks once more than he had to.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(Mutex<HashMap<(String, String, String), Instant>>);
+pub(crate) struct Asked {
+    since: Mutex<HashMap<u64, Instant>>,
+    hasher: std::hash::RandomState,
+}
 
 /// As groups note where members are.
 pub(crate) fn host(peer: SocketAddr) -> String {
@@ -106,23 +110,27 @@ pub(crate) fn host(peer: SocketAddr) -> String {
 }
 
 impl Asked {
-    fn ask(&self, group: &str, client_id: &str, host: String, now: Instant) {
-        let mut asked = self.0.lock();
+    fn key(&self, group: &str, client_id: &str, host: &str) -> u64 {
+        std::hash::BuildHasher::hash_one(&self.hasher, (group, client_id, host))
+    }
+
+    fn ask(&self, group: &str, client_id: &str, host: &str, now: Instant) {
+        let mut asked = self.since.lock();
         if asked.len() >= ASKED_MAX {
             asked.retain(|_, since| now < *since + DOUBT_MAX);
         }
         if asked.len() < ASKED_MAX {
-            asked.insert((group.to_owned(), client_id.to_owned(), host), now);
+            asked.insert(self.key(group, client_id, host), now);
         }
     }
 
     /// Is this member to look for its coordinator? Once.
     pub fn take(&self, group: &str, client_id: &str, peer: SocketAddr, now: Instant) -> bool {
-        let mut asked = self.0.lock();
+        let mut asked = self.since.lock();
         if asked.is_empty() {
             return false;
         }
-        asked.remove(&(group.to_owned(), client_id.to_owned(), host(peer))).is_some_and(|since| now < since + DOUBT_MAX)
+        asked.remove(&self.key(group, client_id, &host(peer))).is_some_and(|since| now < since + DOUBT_MAX)
     }
 }
 
@@ -243,7 +251,7 @@ impl Spoken {
             return Verdict::Nobody;
         }
         for group in &candidates {
-            asked.ask(&group.group, fetcher.client_id, at.clone(), now);
+            asked.ask(&group.group, fetcher.client_id, &at, now);
         }
         self.still_in_doubt(broker, fetcher, now)
     }

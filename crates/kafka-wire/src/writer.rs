@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::reader::STRING_BYTES_MAX;
 use crate::{Records, Str};
 
 /// Slices from this size on are passed on, smaller ones copied.
@@ -166,16 +167,17 @@ impl Writer {
         if flexible {
             self.uvarint(length.map_or(0, |length| length as u32 + 1));
         } else if short {
-            self.int16(length.map_or(-1, |length| i16::try_from(length).expect("strings are shorter than 32 KiB")));
+            self.int16(length.map_or(-1, |length| i16::try_from(length).expect("strings are cut")));
         } else {
             self.int32(length.map_or(-1, |length| length as i32));
         }
     }
 
-    /// A string or null.
+    /// A string or null. Beyond [`STRING_BYTES_MAX`] it is cut: what is said of a name may be longer than one may be.
     pub fn string(&mut self, flexible: bool, value: Option<&Str>) {
-        self.length(flexible, true, value.map(|value| value.len()));
-        self.raw(value.map_or(&[], |value| value.as_bytes()));
+        let value = value.map(|value| &value[..value.floor_char_boundary(STRING_BYTES_MAX)]);
+        self.length(flexible, true, value.map(str::len));
+        self.raw(value.map_or(&[], str::as_bytes));
     }
 
     /// Bytes or null.

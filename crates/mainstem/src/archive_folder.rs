@@ -83,7 +83,13 @@ impl FolderArchive {
     /// Those of the file system.
     pub fn open(folder: &Path, mode: IoMode) -> io::Result<Self> {
         create_private(folder)?;
-        remove_unfinished(folder)?;
+        // Others may have files beside those of the journals.
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() && uuid::Uuid::try_parse(&entry.file_name().to_string_lossy()).is_ok() {
+                remove_unfinished(&entry.path()).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", entry.path().display())))?;
+            }
+        }
         let store = LocalFileSystem::new_with_prefix(folder).map_err(io_error)?;
         Ok(Self { folder: folder.canonicalize()?, store, writing: RealStorage::open(folder, mode)?, reading: RealStorage::reading(folder, mode) })
     }
@@ -206,7 +212,7 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
         let name = entry.file_name();
         if entry.file_type()?.is_dir() {
             remove_unfinished(&entry.path())?;
-        } else if name.to_string_lossy().rsplit_once('#').is_some_and(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit())) {
+        } else if name.to_string_lossy().rsplit_once('#').is_some_and(|(_, number)| number.parse::<u32>().is_ok()) {
             std::fs::remove_file(entry.path())?;
         }
     }

@@ -324,9 +324,10 @@ fn take_lock(path: &Path) -> anyhow::Result<File> {
     let mut lock =
         options.read(true).write(true).create(true).truncate(false).open(&lock_path).with_context(|| lock_path.display().to_string())?;
     hold(&mut lock, libc::LOCK_EX, path)?;
-    lock.set_len(0)?;
-    lock.rewind()?;
-    writeln!(lock, "{}", std::process::id())?;
+    // Over what is there: where a quota is exceeded there is no block for it in place of one that is given back.
+    let text = format!("{}\n", std::process::id());
+    let written = lock.rewind().and_then(|()| lock.write_all(text.as_bytes())).and_then(|()| lock.set_len(text.len() as u64));
+    written.with_context(|| lock_path.display().to_string())?;
     Ok(lock)
 }
 

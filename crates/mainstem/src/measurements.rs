@@ -92,10 +92,12 @@ pub struct Measurements {
     unsettled: Gauge,
     consumers: Gauge,
     groups: Gauge,
+    group_settings: Gauge,
     transactional: Gauge,
     producers: Gauge,
     definitions: Gauge,
     bodies: Gauge,
+    http_answers: Gauge,
     policies: Gauge,
     answers: Gauge,
     refused: Family<Refusing, Counter>,
@@ -155,11 +157,13 @@ impl Measurements {
             ("memory_unsettled_bytes", "Memory reserved for AMQP messages that are delivered and not settled", &self.unsettled),
             ("memory_consumer_bytes", "Memory of AMQP consumers, about", &self.consumers),
             ("memory_group_bytes", "Memory of groups and committed offsets, about", &self.groups),
+            ("memory_group_setting_bytes", "Memory of settings of groups, about", &self.group_settings),
             ("memory_transaction_bytes", "Memory of transactional ids and what their transactions hold, about", &self.transactional),
             ("memory_producer_bytes", "Memory of the idempotent producers that logs know, about", &self.producers),
             ("memory_policy_bytes", "Memory of policies with their patterns, about", &self.policies),
             ("memory_acl_answer_bytes", "Memory of what connections remember of access control entries, about", &self.answers),
             ("memory_definition_bytes", "Memory of exchanges, bindings, and arguments of queues, about", &self.definitions),
+            ("memory_http_answer_bytes", "Memory of answers of HTTP that clients have not taken, about", &self.http_answers),
             ("memory_http_body_bytes", "Memory of bodies of HTTP requests, with what is made of them", &self.bodies),
             ("memory_state_bytes", "Memory of keyed state that is in no checkpoint yet: settings, offsets, what was acknowledged", &self.state),
             ("append_queue_bytes", "Appends waiting for a journal", &self.queued),
@@ -284,6 +288,7 @@ impl Measurements {
             ("transactions", node.broker.transactions().memory().0, "Transactional ids and what their transactions hold"),
             ("producers", sum(&|journal| journal.producer_memory().0), "Idempotent producers that logs know"),
             ("definitions", node.broker.vhosts().definitions().bytes(), "Exchanges, bindings, and arguments of queues"),
+            ("http_answers", admin::answer_bytes(), "Answers of HTTP that clients have not taken"),
             ("http_bodies", admin::body_bytes(), "Bodies of HTTP requests, with what is made of them"),
             ("policies", node.broker.vhosts().policy_memory().bytes(), "Policies with their patterns"),
             ("acl_answers", node.broker.security().answer_memory().bytes(), "What connections remember of access control entries"),
@@ -343,6 +348,7 @@ impl Measurements {
         self.unsettled.set(node.broker.vhosts().unsettled_bytes() as i64);
         self.consumers.set(node.amqp.consumer_bytes() as i64);
         self.groups.set(groups as i64);
+        self.group_settings.set(node.broker.group_config_bytes() as i64);
         let (transactional, transactions_refused) = node.broker.transactions().memory();
         self.transactional.set(transactional as i64);
         let producers: Vec<_> = node.broker.journals().iter().map(|journal| journal.producer_memory()).collect();
@@ -350,6 +356,7 @@ impl Measurements {
         let definitions = node.broker.vhosts().definitions();
         self.definitions.set(definitions.bytes() as i64);
         self.bodies.set(admin::body_bytes() as i64);
+        self.http_answers.set(admin::answer_bytes() as i64);
         let policies = node.broker.vhosts().policy_memory();
         self.policies.set(policies.bytes() as i64);
         self.answers.set(node.broker.security().answer_memory().bytes() as i64);

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::answers::{Text, Unmade};
 use crate::bodies::Unread;
 
 /// Pages of other places may neither show what is answered nor run anything of it.
@@ -14,6 +15,8 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; frame-ancestors 'none
 enum Content {
     Nothing,
     Json(Value),
+    /// JSON that is written already.
+    Text(Text),
     /// A body of another kind, sent as it comes: its content type, and itself.
     Other(&'static str, Body),
 }
@@ -39,6 +42,11 @@ impl Answer {
     /// 200.
     pub fn of(body: Value) -> Self {
         Self::with(StatusCode::OK, Content::Json(body))
+    }
+
+    /// 200, of what is written already.
+    pub fn of_text(text: Text) -> Self {
+        Self::with(StatusCode::OK, Content::Text(text))
     }
 
     /// 201 for what is new, 200 for what was there, and for what would be made.
@@ -130,6 +138,14 @@ impl Answer {
         }
     }
 
+    /// An answer that is not made.
+    pub fn unmade(why: Unmade) -> Refusal {
+        match why {
+            Unmade::Busy => Self::unavailable("busy", "others have to take their answers first: try again"),
+            Unmade::Defect => Self::failed("a defect of the broker"),
+        }
+    }
+
     /// 413.
     pub fn too_large(max: usize) -> Refusal {
         Self::refusal(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("a body has at most {max} bytes"), None)
@@ -173,11 +189,24 @@ impl Answer {
         self.status
     }
 
+    /// With its JSON as text.
+    pub fn written(self, mut text: Text) -> Self {
+        let Content::Json(value) = &self.content else { return self };
+        text.value(value);
+        Self { content: Content::Text(text), ..self }
+    }
+
+    /// Its JSON, if that is text.
+    pub fn text(&self) -> Option<&Text> {
+        if let Content::Text(text) = &self.content { Some(text) } else { None }
+    }
+
     /// As it is sent.
     pub fn into_response(self) -> Response<Body> {
         let (kind, body) = match self.content {
             Content::Nothing => (None, Body::empty()),
-            Content::Json(value) => (Some("application/json"), Body::from(value.to_string())),
+            Content::Json(value) => (Some("application/json"), Text::of_value(&value).into_body()),
+            Content::Text(text) => (Some("application/json"), text.into_body()),
             Content::Other(kind, body) => (Some(kind), body),
         };
         let mut response = Response::new(body);

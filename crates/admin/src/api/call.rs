@@ -1,5 +1,6 @@
 //! A request, authenticated and read: what handlers ask it, and how they have the controller do something. What who asks may do is in `rights`.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
@@ -12,6 +13,7 @@ use super::rights::{check_access, denied};
 use super::route::Access;
 use super::server::Api;
 use super::sessions::Caller;
+use crate::answers::Text;
 use crate::management::Management;
 use crate::management::rates::Rates;
 use crate::paths::Filled;
@@ -29,6 +31,8 @@ pub(crate) struct Call<'a> {
     pub tries: bool,
     /// What the route takes.
     pub access: Access,
+    /// For the answer, until it is begun.
+    pub text: Cell<Text>,
 }
 
 impl Call<'_> {

@@ -113,6 +113,7 @@ pub(crate) fn refused(error: AlterError) -> Refusal {
     match error {
         AlterError::UnknownTopic => Answer::not_found(error.to_string()),
         AlterError::Setting(error) => setting_refused("set", &error),
+        AlterError::NoMemory => Answer::conflict(error.to_string()),
         AlterError::Append(error) => Answer::failed(error),
     }
 }

@@ -16,6 +16,7 @@ use super::rights::Sight;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 use super::settings::{SETTING, described as setting};
+use crate::answers::Part;
 
 const WITHOUT_OFFSET: Schema = Schema::new("WithoutOffset", &[
     ("partitions", Kind::Int, "That a member reads and of which the group has no offset."),
@@ -313,9 +314,13 @@ fn show(call: &Call<'_>) -> Outcome {
     found["epoch"] = look.epoch.into();
     found["assignment_epoch"] = look.assignment_epoch.into();
     found["assignor"] = look.assignor.clone().into();
-    found["member_list"] = look.members.iter().map(member_json).collect();
-    found["offsets"] = progress.iter().map(offset).collect();
-    Ok(Answer::of(found))
+    let Value::Object(found) = found else { return Ok(Answer::of(found)) };
+    let mut parts: BTreeMap<&str, Part<'_>> = found.iter().map(|(name, value)| (name.as_str(), Part::Value(value.clone()))).collect();
+    parts.insert("member_list", Part::items(look.members.iter().map(member_json)));
+    parts.insert("offsets", Part::items(progress.iter().map(offset)));
+    let mut text = call.text.take();
+    text.object(parts);
+    Ok(Answer::of_text(text))
 }
 
 /// Why a group is as it was.

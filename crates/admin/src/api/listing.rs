@@ -1,13 +1,15 @@
 //! Lists: searched by name, sorted, cut into pages. What is not on the page, or before it, is not described unless the order asks for it, and
-//! not held.
+//! not held. Of items that are described no more than one is there at a time, beside their texts.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
 use super::schema::{Field, Kind};
+use crate::answers::{Lines, Part, key_of};
 
 /// Items of a page when nothing is said, and at most.
 const LIMIT_DEFAULT: u64 = 100;
@@ -31,20 +33,68 @@ fn field<'v>(item: &'v Value, path: &str) -> Option<&'v Value> {
     }
 }
 
-fn compare(one: Option<&Value>, other: Option<&Value>) -> Ordering {
-    let rank = |value: Option<&Value>| match value {
-        None | Some(Value::Null) => 0,
-        Some(Value::Bool(_)) => 1,
-        Some(Value::Number(_)) => 2,
-        Some(Value::String(_)) => 3,
-        Some(_) => 4,
+/// What is not there is null.
+fn compare(one: &Value, other: &Value) -> Ordering {
+    let rank = |value: &Value| match value {
+        Value::Null => 0,
+        Value::Bool(_) => 1,
+        Value::Number(_) => 2,
+        Value::String(_) => 3,
+        _ => 4,
     };
     match (one, other) {
-        (Some(Value::Number(one)), Some(Value::Number(other))) => one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal),
-        (Some(Value::String(one)), Some(Value::String(other))) => one.cmp(other),
-        (Some(Value::Bool(one)), Some(Value::Bool(other))) => one.cmp(other),
+        (Value::Number(one), Value::Number(other)) => one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal),
+        (Value::String(one), Value::String(other)) => one.cmp(other),
+        (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
         _ => rank(one).cmp(&rank(other)),
     }
+}
+
+/// Answers with a list of things: their names, by which they are found and ordered, and how each is described. What is gone by the
+/// time that it is described is left out.
+///
+/// # Errors
+/// 400: a parameter that makes no sense.
+pub(crate) fn list<T>(call: &Call<'_>, items: impl IntoIterator<Item = (String, T)>, describe: impl Fn(&T) -> Option<Value>) -> Outcome {
+    let wanted = call.query("search").map(str::to_lowercase).filter(|wanted| !wanted.is_empty());
+    let (offset, limit) = page(call)?;
+    let (descending, sort) = match call.query("sort").filter(|sort| !sort.is_empty()) {
+        None => (false, "name"),
+        Some(sort) => sort.strip_prefix('-').map_or((false, sort), |sort| (true, sort)),
+    };
+    let turned = |order: Ordering| if descending { order.reverse() } else { order };
+    let mut total = 0_usize;
+    let found = items.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.to_lowercase().contains(wanted)));
+    // Of those with one name the place in which they come says which is first, on every page alike.
+    let found = found.zip(0_usize..).map(|((name, item), place)| (name, place, item)).inspect(|_| total += 1);
+    let (count, mut text) = (offset.saturating_add(limit), call.text.take());
+    if sort == "name" {
+        let page = first(found, count, |one, other| turned((&one.0, one.1).cmp(&(&other.0, other.1))));
+        let shown = page.iter().skip(offset).filter_map(|(_, _, item)| describe(item));
+        text.object(framed(Part::items(shown), total, offset));
+    } else {
+        // What is equal stays in the order of names.
+        type Key = (Value, String, usize);
+        let order = |one: &Key, other: &Key| turned(compare(&one.0, &other.0)).then_with(|| (&one.1, one.2).cmp(&(&other.1, other.2)));
+        let (mut lines, mut any, mut known) = (Lines::new(count, order), false, false);
+        for (name, place, item) in found {
+            let Some(shown) = describe(&item) else { continue };
+            let value = field(&shown, sort);
+            (any, known) = (true, known || value.is_some());
+            let (key, key_bytes) = key_of(value);
+            let key_bytes = key_bytes + name.len();
+            lines.put(&mut text, ((key, name, place), key_bytes), &shown);
+        }
+        if any && !known {
+            return Err(Answer::invalid("sort", "items have no such field"));
+        }
+        text.object(framed(Part::Written(Box::new(|text| lines.write(text, offset))), total, offset));
+    }
+    Ok(Answer::of_text(text))
+}
+
+fn framed(items: Part<'_>, total: usize, offset: usize) -> BTreeMap<&'static str, Part<'_>> {
+    BTreeMap::from([("items", items), ("total", Part::Value(total.into())), ("offset", Part::Value(offset.into()))])
 }
 
 /// The first so many in an order. No more than about twice as many are held at any time, however many come.
@@ -61,42 +111,6 @@ fn first<T>(items: impl Iterator<Item = T>, count: usize, order: impl Fn(&T, &T)
     held.sort_by(&order);
     held.truncate(count);
     held
-}
-
-/// Answers with a list of things: their names, by which they are found and ordered, and how each is described. What is gone by the
-/// time that it is described is left out.
-///
-/// # Errors
-/// 400: a parameter that makes no sense.
-pub(crate) fn list<T>(call: &Call<'_>, items: impl IntoIterator<Item = (String, T)>, describe: impl Fn(&T) -> Option<Value>) -> Outcome {
-    let wanted = call.query("search").map(str::to_lowercase).filter(|wanted| !wanted.is_empty());
-    let (offset, limit) = page(call)?;
-    let (descending, sort) = match call.query("sort").filter(|sort| !sort.is_empty()) {
-        None => (false, "name"),
-        Some(sort) => sort.strip_prefix('-').map_or((false, sort), |sort| (true, sort)),
-    };
-    let turned = |order: Ordering| if descending { order.reverse() } else { order };
-    let (mut total, mut known) = (0_usize, false);
-    let found = items.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.to_lowercase().contains(wanted)));
-    // Of those with one name the place in which they come says which is first, on every page alike.
-    let found = found.zip(0_usize..).map(|((name, item), place)| (name, place, item)).inspect(|_| total += 1);
-    let count = offset.saturating_add(limit);
-    let shown: Vec<Value> = if sort == "name" {
-        let page = first(found, count, |one, other| turned((&one.0, one.1).cmp(&(&other.0, other.1))));
-        page.iter().skip(offset).filter_map(|(_, _, item)| describe(item)).collect()
-    } else {
-        let described = found.filter_map(|(name, place, item)| Some((name, place, describe(&item)?)));
-        let described = described.inspect(|(_, _, shown)| known |= field(shown, sort).is_some());
-        let page = first(described, count, |one, other| {
-            // What is equal stays in the order of names.
-            turned(compare(field(&one.2, sort), field(&other.2, sort))).then_with(|| (&one.0, one.1).cmp(&(&other.0, other.1)))
-        });
-        if !page.is_empty() && !known {
-            return Err(Answer::invalid("sort", "items have no such field"));
-        }
-        page.into_iter().skip(offset).map(|(_, _, shown)| shown).collect()
-    };
-    Ok(Answer::of(json!({"items": shown, "total": total, "offset": offset})))
 }
 
 fn page(call: &Call<'_>) -> Result<(usize, usize), Refusal> {

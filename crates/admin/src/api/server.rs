@@ -1,7 +1,8 @@
 //! Serves the API under `/v1` of the administration port. In this order: where a request comes from, who sends it, what it asks, whether
 //! that may be asked by him; only then its body is read, and it is answered on a thread that may wait.
 
-use std::net::SocketAddr;
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -18,6 +19,7 @@ use super::login::log_in;
 use super::rights::check_access;
 use super::route::{Access, Route, rows};
 use super::sessions::{CSRF_HEADER, Caller, Sessions, Via};
+use crate::answers::{self, Doing, Text};
 use crate::bodies::{self, Bounds, Read};
 use crate::management::{self, Management};
 use crate::operations::Operator;
@@ -85,29 +87,54 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
         let body = if changes { read(&parts, body, Bounds { bytes: OPEN_BODY_MAX, ..Bounds::USUAL }, "").await? } else { Read::none() };
         return answer_open(&api, &management, route, body.bytes(), (&parts.headers, peers.peer)).await;
     }
-    let mut caller = api.sessions.caller(&management.broker, &parts.headers, peers.peer).await?;
+    let caller = api.sessions.caller(&management.broker, &parts.headers, peers.peer).await?;
     let judged = check_csrf(&caller, &parts.headers, changes).and_then(|()| check_access(&caller.who, route.access));
     judged.inspect_err(|refusal| caller.who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), refusal.status()))?;
     let body = read(&parts, body, Bounds::USUAL, caller.who.name()).await?;
-    // The body may have taken its time: what was allowed before it may not be any more.
-    caller.who = caller.who.renewed().ok_or_else(|| Answer::not_authenticated("who asks has to log in anew", false))?;
-    check_access(&caller.who, route.access)?;
-    blocking(move || {
+    let doing = if changes { Doing::Changes } else { Doing::Looks };
+    let asked = Asks { api, management, caller, route, filled, parts, body, from: peers.peer.ip() };
+    let work = move |text| match asked.answer(text) {
+        Ok(answer) => answer,
+        Err(refusal) => *refusal,
+    };
+    answers::make(doing, work, Answer::text).await.map_err(Answer::unmade)
+}
+
+/// A request that has come, with its body.
+struct Asks {
+    api: Arc<Api>,
+    management: Arc<Management>,
+    caller: Caller,
+    route: &'static Route,
+    filled: Vec<(&'static str, String)>,
+    parts: Parts,
+    body: Read,
+    from: IpAddr,
+}
+
+impl Asks {
+    /// Does what is asked for, and writes what is answered.
+    fn answer(&self, text: Text) -> Outcome {
+        let Self { api, management, caller, route, filled, parts, body, from } = self;
+        // The body may have taken its time, and room for the answer too: what was allowed before may not be any more.
+        let who = caller.who.renewed().ok_or_else(|| Answer::not_authenticated("who asks has to log in anew", false))?;
+        check_access(&who, route.access)?;
+        let caller = &Caller { who, via: caller.via.clone() };
         let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let filled = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let call = Call { api: &api, management: &management, caller: &caller, filled, query, headers: &parts.headers, body: body.bytes(), tries: route.tries, access: route.access };
+        let call = Call { api, management, caller, filled, query, headers: &parts.headers, body: body.bytes(), tries: route.tries, access: route.access, text: Cell::new(text) };
         check_query(&call, route)?;
         management.rates.touch();
         let outcome = (route.handler)(&call);
         // A status that the description does not name would be taken for a refusal.
         debug_assert!(outcome.as_ref().map_or(true, |answer| route.statuses.contains(&answer.status().as_str())), "{} {}", parts.method, route.path);
-        if !call.dry_run() {
-            let (Ok(answer) | Err(answer)) = &outcome.as_ref().map_err(|refusal| &**refusal);
-            caller.who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), answer.status());
+        let (Ok(answer) | Err(answer)) = outcome.map_err(|refusal| *refusal);
+        let answer = answer.written(call.text.take());
+        if !call.dry_run() && !answer.text().is_some_and(Text::is_short) {
+            caller.who.audit(parts.method.as_str(), parts.uri.path(), *from, answer.status());
         }
-        outcome
-    })
-    .await?
+        Ok(answer)
+    }
 }
 
 /// Browsers, and proxies like them, take a segment `.` or `..` for a step in the path, percent-encoded or not. So a name of these has a
@@ -158,9 +185,4 @@ fn check_query(call: &Call<'_>, route: &Route) -> Result<(), Refusal> {
         }
     }
     Ok(())
-}
-
-/// Runs on a thread that may wait. A defect of ours costs the request.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Answer::failed("a defect of the broker"))
 }

@@ -4,13 +4,22 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::answers::{Text, Unmade};
 use crate::bodies::Unread;
+
+/// What is sent.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Nothing,
+    Json(Value),
+    Text(Box<Text>),
+}
 
 /// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub status: StatusCode,
-    pub body: Option<Value>,
+    pub body: Content,
     pub location: Option<String>,
     /// The file name under which a browser keeps it.
     pub file: Option<String>,
@@ -25,11 +34,16 @@ pub(crate) type Outcome = Result<Answer, Refusal>;
 
 impl Answer {
     pub fn of(body: Value) -> Self {
-        Self { status: StatusCode::OK, body: Some(body), location: None, file: None, allowed: None }
+        Self::with_status(StatusCode::OK, body)
+    }
+
+    /// Of what is written already.
+    pub fn of_text(text: Text) -> Self {
+        Self { body: Content::Text(Box::new(text)), ..Self::empty(StatusCode::OK) }
     }
 
     fn empty(status: StatusCode) -> Self {
-        Self { status, body: None, location: None, file: None, allowed: None }
+        Self { status, body: Content::Nothing, location: None, file: None, allowed: None }
     }
 
     pub fn created() -> Self {
@@ -46,7 +60,7 @@ impl Answer {
     }
 
     pub fn with_status(status: StatusCode, body: Value) -> Self {
-        Self { body: Some(body), ..Self::empty(status) }
+        Self { body: Content::Json(body), ..Self::empty(status) }
     }
 
     fn refusal(status: StatusCode, error: &str, reason: impl Into<Value>) -> Self {
@@ -106,7 +120,14 @@ impl Answer {
         Self { allowed: Some(allowed), ..Self::empty(StatusCode::METHOD_NOT_ALLOWED) }
     }
 
-    /// The controller, or whoever else would do it, has too much to do.
+    /// An answer that is not made.
+    pub fn unmade(why: Unmade) -> Refusal {
+        match why {
+            Unmade::Busy => Self::refusal(StatusCode::SERVICE_UNAVAILABLE, "busy", "others have to take their answers first, try again"),
+            Unmade::Defect => Self::failed("a defect of the broker"),
+        }
+    }
+
     /// A body that is not read.
     pub fn unread(why: Unread, most: usize) -> Refusal {
         let (status, reason) = match why {
@@ -119,6 +140,7 @@ impl Answer {
         Self::refusal(status, "bad_request", reason)
     }
 
+    /// The controller, or whoever else would do it, has too much to do.
     pub fn busy() -> Refusal {
         Self::refusal(StatusCode::SERVICE_UNAVAILABLE, "busy", "the broker has too much to do, try again")
     }
@@ -134,14 +156,31 @@ impl Answer {
 
     /// What is wrong, of a refusal.
     pub fn reason(&self) -> String {
-        let reason = self.body.as_ref().and_then(|body| body.get("reason"));
+        let Content::Json(body) = &self.body else { return String::new() };
+        let reason = body.get("reason");
         reason.map_or_else(String::new, |reason| reason.as_str().map_or_else(|| reason.to_string(), str::to_owned))
+    }
+
+    /// With its body as text.
+    pub fn written(self, mut text: Text) -> Self {
+        let Content::Json(value) = &self.body else { return self };
+        text.value(value);
+        Self { body: Content::Text(Box::new(text)), ..self }
+    }
+
+    /// Its body, if that is text.
+    pub fn text(&self) -> Option<&Text> {
+        if let Content::Text(text) = &self.body { Some(text) } else { None }
     }
 
     /// As it is sent.
     pub fn into_response(self) -> Response<Body> {
-        let body = self.body.map(|body| body.to_string());
-        let mut response = Response::new(body.map_or_else(Body::empty, Body::from));
+        let body = match self.body {
+            Content::Nothing => Body::empty(),
+            Content::Json(value) => Text::of_value(&value).into_body(),
+            Content::Text(text) => text.into_body(),
+        };
+        let mut response = Response::new(body);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, name, text};
 use super::exchanges::{plain_name, refused};
-use super::listing::{list, list_described, one};
+use super::listing::{list, list_described, list_each, one};
 use super::route::{Access, Route, route};
 use super::values;
 use crate::bindings::{Known, Walk};
@@ -118,27 +118,21 @@ fn of_queue(call: &Call<'_>) -> Outcome {
     let vhost = call.vhost()?;
     let table = vhost.exchanges().read();
     let id = table.queue(call.path("name").as_bytes()).ok_or_else(Answer::not_found)?;
-    let found = sorted(table.bindings_to(Destination::Queue(id))).iter().map(|one| described(&vhost, one)).collect();
-    drop(table);
-    list(call, found)
+    list(call, sorted(table.bindings_to(Destination::Queue(id))).iter().map(|one| described(&vhost, one)))
 }
 
 fn from(call: &Call<'_>) -> Outcome {
     let vhost = call.vhost()?;
     let table = vhost.exchanges().read();
     let exchange = table.exchange(plain_name(call.path("name")).as_bytes()).ok_or_else(Answer::not_found)?;
-    let found = sorted(table.bindings_from(exchange.name())).iter().map(|one| described(&vhost, one)).collect();
-    drop(table);
-    list(call, found)
+    list(call, sorted(table.bindings_from(exchange.name())).iter().map(|one| described(&vhost, one)))
 }
 
 fn to(call: &Call<'_>) -> Outcome {
     let vhost = call.vhost()?;
     let table = vhost.exchanges().read();
     let exchange = table.exchange(plain_name(call.path("name")).as_bytes()).ok_or_else(Answer::not_found)?;
-    let found = sorted(table.bindings_to(Destination::Exchange(exchange.name()))).iter().map(|one| described(&vhost, one)).collect();
-    drop(table);
-    list(call, found)
+    list(call, sorted(table.bindings_to(Destination::Exchange(exchange.name()))).iter().map(|one| described(&vhost, one)))
 }
 
 /// The two ends of a path, and the bindings between them.
@@ -189,9 +183,7 @@ impl Ends {
 
 fn between(call: &Call<'_>) -> Outcome {
     let ends = Ends::of(call)?;
-    let mut found = Vec::new();
-    ends.each(|one| found.push(described(&ends.vhost, one)));
-    list(call, found)
+    list_each(call, |put| ends.each(|one| put(&described(&ends.vhost, one))))
 }
 
 fn show(call: &Call<'_>) -> Outcome {

@@ -1,5 +1,6 @@
 //! A request, authenticated and read: what handlers ask it, and how they have the controller do something.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
@@ -11,6 +12,7 @@ use super::Management;
 use super::answer::{Answer, Refusal};
 use super::authority::Identity;
 use super::route::Access;
+use crate::answers::Text;
 use crate::paths::Filled;
 
 /// A request.
@@ -23,6 +25,8 @@ pub(crate) struct Call<'a> {
     pub body: &'a [u8],
     /// What the route takes.
     pub access: Access,
+    /// For the answer, until it is begun.
+    pub text: Cell<Text>,
 }
 
 impl Call<'_> {

@@ -12,7 +12,7 @@ use super::answer::{Answer, Outcome};
 use super::call::Call;
 use super::connections::{connection_of, visible};
 use super::consumers;
-use super::listing::{list, one};
+use super::listing::{list_each, one};
 use super::rates::{self, Subject};
 use super::route::{Access, Route, route};
 
@@ -67,29 +67,29 @@ fn described(call: &Call<'_>, connected: &Connected, number: u16, flow: &Channel
     found
 }
 
-fn listed(call: &Call<'_>, connections: impl Iterator<Item = Arc<Connected>>) -> Vec<Value> {
+fn listed(call: &Call<'_>, connections: impl Iterator<Item = Arc<Connected>>) -> Outcome {
     let consumers = consumers_by_channel(call);
-    let mut found = Vec::new();
-    for connected in connections {
-        for (number, flow) in connected.channels() {
-            let count = consumers.get(&flow.id()).copied().unwrap_or(0);
-            found.push(Value::Object(described(call, &connected, number, &flow, count)));
+    list_each(call, |put| {
+        for connected in connections {
+            for (number, flow) in connected.channels() {
+                let count = consumers.get(&flow.id()).copied().unwrap_or(0);
+                put(&Value::Object(described(call, &connected, number, &flow, count)));
+            }
         }
-    }
-    found
+    })
 }
 
 fn all(call: &Call<'_>) -> Outcome {
-    list(call, listed(call, visible(call).into_iter()))
+    listed(call, visible(call).into_iter())
 }
 
 fn of_vhost(call: &Call<'_>) -> Outcome {
     let vhost = call.vhost()?;
-    list(call, listed(call, visible(call).into_iter().filter(|one| one.details.vhost == vhost.name())))
+    listed(call, visible(call).into_iter().filter(|one| one.details.vhost == vhost.name()))
 }
 
 fn of_connection(call: &Call<'_>) -> Outcome {
-    list(call, listed(call, std::iter::once(connection_of(call)?)))
+    listed(call, std::iter::once(connection_of(call)?))
 }
 
 fn show(call: &Call<'_>) -> Outcome {

@@ -91,13 +91,13 @@ fn described(call: &Call<'_>, connected: &Connected) -> Value {
 }
 
 fn all(call: &Call<'_>) -> Outcome {
-    list(call, visible(call).iter().map(|one| described(call, one)).collect())
+    list(call, visible(call).iter().map(|one| described(call, one)))
 }
 
 fn of_vhost(call: &Call<'_>) -> Outcome {
     let vhost = call.vhost()?;
     let found = visible(call).into_iter().filter(|one| one.details.vhost == vhost.name());
-    list(call, found.map(|one| described(call, &one)).collect())
+    list(call, found.map(|one| described(call, &one)))
 }
 
 fn show(call: &Call<'_>) -> Outcome {
@@ -133,7 +133,7 @@ fn of_user(call: &Call<'_>) -> Outcome {
         let details = &one.details;
         json!({"name": one.name(), "user": details.user, "vhost": details.vhost, "node": call.management.node})
     };
-    list(call, of_this_user(call).map(brief).collect())
+    list(call, of_this_user(call).map(brief))
 }
 
 fn close_of_user(call: &Call<'_>) -> Outcome {

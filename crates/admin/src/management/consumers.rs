@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::answer::Outcome;
 use super::call::Call;
-use super::listing::list;
+use super::listing::list_each;
 use super::route::{Access, Route, route};
 use super::values;
 
@@ -66,5 +66,9 @@ pub(crate) fn of_channel(call: &Call<'_>, vhost: &str, channel: ChannelId) -> Ve
 
 fn all(call: &Call<'_>) -> Outcome {
     let queues = call.chosen_vhosts()?.into_iter().flat_map(|vhost| vhost.queues());
-    list(call, queues.flat_map(|queue| of_queue(call, &queue)).collect())
+    list_each(call, |put| {
+        for queue in queues {
+            call.broker().consumers_of(&queue).iter().for_each(|look| put(&described(call, &queue, look)));
+        }
+    })
 }

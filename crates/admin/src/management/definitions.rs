@@ -18,6 +18,7 @@ use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
 use super::route::{Access, Route, route};
 
+use export::Parts;
 pub(crate) use import::Document;
 pub use import::{Imported, InvalidDefinitions, NotTaken};
 
@@ -29,17 +30,21 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 /// The file name under which a browser keeps an answer.
-fn with_file(call: &Call<'_>, body: Value) -> Outcome {
+fn with_file(call: &Call<'_>, parts: Parts<'_>) -> Outcome {
     let file = call.query("download").map(str::to_owned);
-    Ok(Answer { file, ..Answer::of(body) })
+    let mut text = call.text.take();
+    text.object(parts);
+    Ok(Answer { file, ..Answer::of_text(text) })
 }
 
 fn give(call: &Call<'_>) -> Outcome {
-    with_file(call, export::all(call.broker()))
+    let vhosts = call.broker().vhosts().all();
+    with_file(call, export::all(call.broker(), &export::inside(&vhosts)))
 }
 
 fn give_of_vhost(call: &Call<'_>) -> Outcome {
-    with_file(call, export::of_vhost(call.broker(), &call.vhost()?))
+    let vhost = call.vhost()?;
+    with_file(call, export::of_vhost(&vhost, &export::inside(std::slice::from_ref(&vhost))))
 }
 
 fn take(call: &Call<'_>) -> Outcome {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, await_policies, boolean, name, text};
-use super::listing::{list, one};
+use super::listing::{list_each, one};
 use super::route::{Access, Route, route};
 use super::values;
 
@@ -57,14 +57,15 @@ pub(crate) fn described(vhost: &Vhost, exchange: &Exchange<'_>) -> Value {
 }
 
 fn all(call: &Call<'_>) -> Outcome {
-    let mut found = Vec::new();
-    for vhost in call.chosen_vhosts()? {
-        let table = vhost.exchanges().read();
-        let mut exchanges: Vec<_> = table.exchanges().collect();
-        exchanges.sort_by(|one, other| one.name().cmp(other.name()));
-        found.extend(exchanges.iter().map(|exchange| described(&vhost, exchange)));
-    }
-    list(call, found)
+    let vhosts = call.chosen_vhosts()?;
+    list_each(call, |put| {
+        for vhost in &vhosts {
+            let table = vhost.exchanges().read();
+            let mut exchanges: Vec<_> = table.exchanges().collect();
+            exchanges.sort_by(|one, other| one.name().cmp(other.name()));
+            exchanges.iter().for_each(|exchange| put(&described(vhost, exchange)));
+        }
+    })
 }
 
 fn show(call: &Call<'_>) -> Outcome {

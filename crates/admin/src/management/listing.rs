@@ -1,14 +1,16 @@
 //! Lists as they are asked for: filtered by name, sorted, cut into pages, with the columns that are wanted. Source: RabbitMQ 4.3,
 //! `rabbit_mgmt_util:reply_list`.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use regex::RegexBuilder;
-use serde_json::{Map, Value, json};
+use regex::{Regex, RegexBuilder};
+use serde_json::{Map, Value};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
+use crate::answers::{Lines, Part, Text, key_of};
 
 /// Items of a page, at most, and when nothing is said.
 const PAGE_MAX: usize = 500;
@@ -28,23 +30,21 @@ fn field<'v>(item: &'v Value, path: &str) -> Option<&'v Value> {
 }
 
 /// Numbers before words, and what is not there before all.
-fn rank(value: Option<&Value>) -> u8 {
+fn rank(value: &Value) -> u8 {
     match value {
-        None | Some(Value::Null) => 0,
-        Some(Value::Number(_)) => 1,
-        Some(Value::Bool(_)) => 2,
-        Some(Value::String(_)) => 3,
-        Some(Value::Array(_) | Value::Object(_)) => 4,
+        Value::Null => 0,
+        Value::Number(_) => 1,
+        Value::Bool(_) => 2,
+        Value::String(_) => 3,
+        Value::Array(_) | Value::Object(_) => 4,
     }
 }
 
-fn compare(one: Option<&Value>, other: Option<&Value>) -> Ordering {
+fn compare(one: &Value, other: &Value) -> Ordering {
     match (one, other) {
-        (Some(Value::Number(one)), Some(Value::Number(other))) => {
-            one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal)
-        }
-        (Some(Value::String(one)), Some(Value::String(other))) => one.cmp(other),
-        (Some(Value::Bool(one)), Some(Value::Bool(other))) => one.cmp(other),
+        (Value::Number(one), Value::Number(other)) => one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal),
+        (Value::String(one), Value::String(other)) => one.cmp(other),
+        (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
         _ => rank(one).cmp(&rank(other)),
     }
 }
@@ -110,18 +110,15 @@ impl Page {
         Ok((number - 1) * size)
     }
 
-    /// With its items.
-    fn answer(&self, total: usize, filtered: usize, item_count: usize, items: Value) -> Answer {
+    /// Writes it: its items are what `items` writes.
+    fn write(&self, text: &mut Text, [total, filtered, shown]: [usize; 3], items: impl FnOnce(&mut Text)) {
         let Self { number, size } = *self;
-        Answer::of(json!({
-            "total_count": total,
-            "filtered_count": filtered,
-            "item_count": item_count,
-            "page": number,
-            "page_size": size,
-            "page_count": filtered.div_ceil(size).max(1),
-            "items": items,
-        }))
+        let pages = filtered.div_ceil(size).max(1);
+        let numbers =
+            [("total_count", total), ("filtered_count", filtered), ("item_count", shown), ("page", number), ("page_size", size), ("page_count", pages)];
+        let mut parts: BTreeMap<&str, Part<'_>> = numbers.into_iter().map(|(name, number)| (name, Part::Value(number.into()))).collect();
+        parts.insert("items", Part::Written(Box::new(items)));
+        text.object(parts);
     }
 }
 
@@ -142,40 +139,113 @@ fn page(call: &Call<'_>) -> Result<Option<Page>, Refusal> {
     Ok(Some(Page { number: at as usize, size: size as usize }))
 }
 
-/// Keeps what has a name that is wanted.
-fn filter(call: &Call<'_>, items: Vec<Value>) -> Result<Vec<Value>, Refusal> {
-    let Some(wanted) = call.query("name").filter(|name| !name.is_empty()) else { return Ok(items) };
-    let name = |item: &Value| item.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if call.flag("use_regex") {
-        let expression = RegexBuilder::new(wanted).case_insensitive(true).size_limit(EXPRESSION_BYTES).build();
-        let expression = expression.map_err(|error| Answer::bad_request(error.to_string()))?;
-        return Ok(items.into_iter().filter(|item| expression.is_match(&name(item))).collect());
-    }
-    let wanted = wanted.to_lowercase();
-    Ok(items.into_iter().filter(|item| name(item).to_lowercase().contains(&wanted)).collect())
+/// Names that are wanted.
+enum Names {
+    All,
+    /// With this in them, in any case.
+    With(String),
+    Like(Regex),
 }
 
-/// Answers with a list; without a wish it is in the order in which it comes.
-pub(crate) fn list(call: &Call<'_>, items: Vec<Value>) -> Outcome {
-    let wanted = call.query("columns").filter(|text| !text.is_empty()).map(Columns::of);
-    let cut = |items: Vec<Value>| match &wanted {
-        None => Value::Array(items),
-        Some(wanted) => Value::Array(items.into_iter().map(|item| Value::Object(wanted.take(&item))).collect()),
-    };
-    let page = page(call)?;
-    let total = items.len();
-    let mut items = if page.is_some() { filter(call, items)? } else { items };
-    if let Some(sort) = call.query("sort").filter(|sort| !sort.is_empty()) {
-        items.sort_by(|one, other| compare(field(one, sort), field(other, sort)));
-        if call.flag("sort_reverse") {
-            items.reverse();
+impl Names {
+    /// # Errors
+    /// 400: it is no expression.
+    fn of(call: &Call<'_>) -> Result<Self, Refusal> {
+        let Some(wanted) = call.query("name").filter(|name| !name.is_empty()) else { return Ok(Self::All) };
+        if !call.flag("use_regex") {
+            return Ok(Self::With(wanted.to_lowercase()));
+        }
+        let expression = RegexBuilder::new(wanted).case_insensitive(true).size_limit(EXPRESSION_BYTES).build();
+        expression.map(Self::Like).map_err(|error| Answer::bad_request(error.to_string()))
+    }
+
+    fn has(&self, item: &Value) -> bool {
+        let name = || item.get("name").and_then(Value::as_str).unwrap_or_default();
+        match self {
+            Self::All => true,
+            Self::With(wanted) => name().to_lowercase().contains(wanted),
+            Self::Like(expression) => expression.is_match(name()),
         }
     }
-    let Some(page) = page else { return Ok(Answer::of(cut(items))) };
-    let filtered = items.len();
-    let first = page.first(filtered)?;
-    let shown: Vec<Value> = items.into_iter().skip(first).take(page.size).collect();
-    Ok(page.answer(total, filtered, shown.len(), cut(shown)))
+}
+
+/// What is wanted of a list.
+struct Wish<'q> {
+    page: Option<Page>,
+    /// Only pages are filtered.
+    names: Names,
+    sort: Option<&'q str>,
+    reversed: bool,
+    columns: Option<Columns<'q>>,
+}
+
+impl<'q> Wish<'q> {
+    /// # Errors
+    /// 400.
+    fn of(call: &'q Call<'_>) -> Result<Self, Refusal> {
+        let asked = |name| call.query(name).filter(|text| !text.is_empty());
+        let page = page(call)?;
+        let names = if page.is_some() { Names::of(call)? } else { Names::All };
+        Ok(Self { page, names, sort: asked("sort"), reversed: call.flag("sort_reverse"), columns: asked("columns").map(Columns::of) })
+    }
+
+    fn cut<'v>(&self, item: &'v Value) -> Cow<'v, Value> {
+        match &self.columns {
+            None => Cow::Borrowed(item),
+            Some(wanted) => Cow::Owned(Value::Object(wanted.take(item))),
+        }
+    }
+
+    /// Writes the items that `each` puts, as they come if that is their order.
+    ///
+    /// # Errors
+    /// 400: there is no such page.
+    fn write(&self, text: &mut Text, each: impl FnOnce(&mut dyn FnMut(&Value))) -> Result<(), Refusal> {
+        let (mut total, mut filtered) = (0, 0);
+        if self.page.is_none() && self.sort.is_none() {
+            text.list(|put| each(&mut |item| put(&self.cut(item))));
+            return Ok(());
+        }
+        let turned = self.reversed && self.sort.is_some();
+        let order = |one: &(Value, usize), other: &(Value, usize)| {
+            let order = compare(&one.0, &other.0).then(one.1.cmp(&other.1));
+            if turned { order.reverse() } else { order }
+        };
+        let (end, size) = self.page.as_ref().map_or((usize::MAX, usize::MAX), |page| (page.number.saturating_mul(page.size), page.size));
+        let mut lines = Lines::new(if self.sort.is_some() { end } else { size }, order);
+        each(&mut |item| {
+            total += 1;
+            if !self.names.has(item) {
+                return;
+            }
+            filtered += 1;
+            let (key, key_bytes) = key_of(self.sort.and_then(|sort| field(item, sort)));
+            if self.sort.is_some() || (filtered <= end && filtered > end - size) {
+                lines.put(text, ((key, filtered), key_bytes), &self.cut(item));
+            }
+        });
+        let Some(page) = &self.page else {
+            lines.write(text, 0);
+            return Ok(());
+        };
+        let first = page.first(filtered)?;
+        let first = if self.sort.is_some() { first } else { 0 };
+        let shown = lines.shown(first);
+        page.write(text, [total, filtered, shown], |text| lines.write(text, first));
+        Ok(())
+    }
+}
+
+/// Answers with a list; without a wish it is in the order in which it comes. One item at a time is there, beside the texts of those that are shown.
+pub(crate) fn list(call: &Call<'_>, items: impl IntoIterator<Item = Value>) -> Outcome {
+    list_each(call, |put| items.into_iter().for_each(|item| put(&item)))
+}
+
+/// The same of what `each` puts.
+pub(crate) fn list_each(call: &Call<'_>, each: impl FnOnce(&mut dyn FnMut(&Value))) -> Outcome {
+    let (wish, mut text) = (Wish::of(call)?, call.text.take());
+    wish.write(&mut text, each)?;
+    Ok(Answer::of_text(text))
 }
 
 /// The same of things that are described only if they are on the page, unless a name is looked for or another order wanted.
@@ -184,10 +254,12 @@ pub(crate) fn list_described<T>(call: &Call<'_>, things: Vec<T>, describe: impl 
     match page(call)? {
         Some(page) if !["name", "sort", "columns"].into_iter().any(asks) => {
             let first = page.first(things.len())?;
-            let shown: Vec<Value> = things.iter().skip(first).take(page.size).map(describe).collect();
-            Ok(page.answer(things.len(), things.len(), shown.len(), shown.into()))
+            let (total, shown) = (things.len(), things.iter().skip(first).take(page.size));
+            let mut text = call.text.take();
+            page.write(&mut text, [total, total, shown.len()], |text| text.list(|put| shown.for_each(|thing| put(&describe(thing)))));
+            Ok(Answer::of_text(text))
         }
-        _ => list(call, things.iter().map(describe).collect()),
+        _ => list(call, things.iter().map(describe)),
     }
 }
 
@@ -200,29 +272,4 @@ pub(crate) fn one(call: &Call<'_>, item: Value) -> Outcome {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_taken_by_paths() {
-        let item = json!({"name": "a", "messages": 3, "arguments": {"x": 1, "y": {"z": 2}}, "a.b": 5, "tags": [1]});
-        let take = |text: &str| Value::Object(Columns::of(text).take(&item));
-        assert_eq!(take("name,messages,nothing,name"), json!({"name": "a", "messages": 3}));
-        assert_eq!(take("arguments.x,arguments.y.z,arguments.q,a.b"), json!({"arguments": {"x": 1, "y": {"z": 2}}, "a.b": 5}));
-        assert_eq!(take("arguments.x,arguments"), json!({"arguments": {"x": 1, "y": {"z": 2}}}));
-        assert_eq!(take("tags.x,arguments.y.z.q,arguments.nothing"), json!({}));
-    }
-
-    /// Each looked for in each item they would be a billion look-ups.
-    #[test]
-    fn very_many_columns_cost_what_the_items_have() {
-        let text = (0..50_000).map(|number| format!("c{number},arguments.c{number}")).collect::<Vec<String>>().join(",");
-        let wanted = Columns::of(&text);
-        let item = json!({"name": "a", "c7": 1, "arguments": {"c49999": 2, "other": 3}});
-        for _ in 0..20_000 {
-            assert_eq!(wanted.take(&item).len(), 2);
-        }
-        let deep = format!("a{}", ".a".repeat(100_000));
-        assert_eq!(Columns::of(&deep).take(&item).len(), 0);
-    }
-}
+mod tests;

@@ -139,8 +139,9 @@ fn get(call: &Call<'_>) -> Outcome {
     let most = body.get("truncate").and_then(Value::as_u64).map_or(usize::MAX, |most| most as usize);
     let broker = call.broker();
     let (flow, holder) = (broker.new_channel(NOBODY), broker.subscriptions().new_consumer());
-    let (mut found, mut bytes, mut waited, mut taken) = (Vec::new(), 0, 0, Vec::new());
-    while (found.len() as u64) < count && bytes < GET_BYTES_MAX {
+    let (mut text, mut bytes, mut waited, mut taken) = (call.text.take(), 0, 0, Vec::new());
+    let mut found = text.begin_list();
+    while (taken.len() as u64) < count && bytes < GET_BYTES_MAX && !found.is_tight() {
         match broker.get(&queue, &flow, holder, no_ack) {
             Got::Empty => break,
             Got::Later if waited < AGAIN_MAX => {
@@ -153,7 +154,7 @@ fn get(call: &Call<'_>) -> Outcome {
                 taken.push(message.offset);
                 let opened = call.management.gateway.open(&message, queue.name());
                 let (payload, encoding) = payload(&opened.body[..opened.body.len().min(most)], encoding);
-                found.push(json!({
+                found.put(&json!({
                     "payload_bytes": opened.body.len(),
                     "redelivered": message.redelivered,
                     "exchange": String::from_utf8_lossy(&opened.exchange),
@@ -172,5 +173,6 @@ fn get(call: &Call<'_>) -> Outcome {
         broker.settle(&queue, &flow, &settled);
     }
     broker.leave_channel(&queue, &flow, &[]);
-    Ok(Answer::of(Value::Array(found)))
+    found.end();
+    Ok(Answer::of_text(text))
 }

@@ -42,7 +42,7 @@ fn of_vhost(vhost: &Vhost) -> Vec<Value> {
 fn all(call: &Call<'_>) -> Outcome {
     let component = call.path("component");
     let found = call.chosen_vhosts()?.into_iter().flat_map(|vhost| of_vhost(&vhost));
-    list(call, found.filter(|one| component.is_empty() || one["component"] == component).collect())
+    list(call, found.filter(|one| component.is_empty() || one["component"] == component))
 }
 
 fn show(call: &Call<'_>) -> Outcome {
@@ -77,7 +77,7 @@ fn none(call: &Call<'_>) -> Outcome {
 
 fn globals(call: &Call<'_>) -> Outcome {
     let all = call.broker().vhosts().global_parameters();
-    list(call, all.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect())
+    list(call, all.into_iter().map(|(name, value)| json!({"name": name, "value": value})))
 }
 
 fn show_global(call: &Call<'_>) -> Outcome {

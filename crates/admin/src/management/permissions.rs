@@ -38,14 +38,14 @@ pub(crate) fn topics_described(vhost: &str, user: &str, topics: &TopicPermission
     topics.iter().map(one).collect()
 }
 
-fn rows(call: &Call<'_>, keep: impl Fn(&str, &str) -> bool) -> Vec<Value> {
-    let all = call.broker().security().all_permissions();
-    all.iter().filter(|(vhost, user, _)| keep(vhost, user)).map(|(vhost, user, found)| described(vhost, user, found)).collect()
+fn rows(call: &Call<'_>, keep: impl Fn(&str, &str) -> bool) -> impl Iterator<Item = Value> {
+    let all = call.broker().security().all_permissions().into_iter();
+    all.filter(move |(vhost, user, _)| keep(vhost, user)).map(|(vhost, user, found)| described(&vhost, &user, &found))
 }
 
-fn topic_rows(call: &Call<'_>, keep: impl Fn(&str, &str) -> bool) -> Vec<Value> {
-    let all = call.broker().security().all_topic_permissions();
-    all.iter().filter(|(vhost, user, _)| keep(vhost, user)).flat_map(|(vhost, user, found)| topics_described(vhost, user, found)).collect()
+fn topic_rows(call: &Call<'_>, keep: impl Fn(&str, &str) -> bool) -> impl Iterator<Item = Value> {
+    let all = call.broker().security().all_topic_permissions().into_iter();
+    all.filter(move |(vhost, user, _)| keep(vhost, user)).flat_map(|(vhost, user, found)| topics_described(&vhost, &user, &found))
 }
 
 /// # Errors
@@ -71,7 +71,7 @@ fn of_vhost(call: &Call<'_>) -> Outcome {
 
 fn show(call: &Call<'_>) -> Outcome {
     let (vhost, user) = (call.vhost()?, known_user(call)?);
-    let found = rows(call, |host, name| host == vhost.name() && name == user).pop();
+    let found = rows(call, |host, name| host == vhost.name() && name == user).last();
     one(call, found.ok_or_else(Answer::not_found)?)
 }
 
@@ -109,8 +109,8 @@ fn topics_of_vhost(call: &Call<'_>) -> Outcome {
 
 fn show_topics(call: &Call<'_>) -> Outcome {
     let (vhost, user) = (call.vhost()?, known_user(call)?);
-    let found = topic_rows(call, |host, name| host == vhost.name() && name == user);
-    if found.is_empty() { Err(Answer::not_found()) } else { list(call, found) }
+    let mut found = topic_rows(call, |host, name| host == vhost.name() && name == user).peekable();
+    if found.peek().is_none() { Err(Answer::not_found()) } else { list(call, found) }
 }
 
 fn put_topic(call: &Call<'_>) -> Outcome {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, await_policies};
-use super::listing::{list, one};
+use super::listing::{list, list_each, one};
 use super::route::{Access, Route, route};
 
 pub(crate) const ROUTES: &[Route] = &[
@@ -47,11 +47,12 @@ pub(crate) fn refused(error: ParameterError) -> Refusal {
 }
 
 fn all(call: &Call<'_>, scope: PolicyScope) -> Outcome {
-    let mut found = Vec::new();
-    for vhost in call.chosen_vhosts()? {
-        found.extend(vhost.policies().all(scope).iter().map(|policy| described(&vhost, policy)));
-    }
-    list(call, found)
+    let vhosts = call.chosen_vhosts()?;
+    list_each(call, |put| {
+        for vhost in &vhosts {
+            vhost.policies().all(scope).iter().for_each(|policy| put(&described(vhost, policy)));
+        }
+    })
 }
 
 fn show(call: &Call<'_>, scope: PolicyScope) -> Outcome {
@@ -92,7 +93,7 @@ fn delete(call: &Call<'_>, scope: PolicyScope) -> Outcome {
 fn limits(call: &Call<'_>) -> Outcome {
     let limited = |limits: &Map<String, Value>| !limits.is_empty();
     let vhosts = call.chosen_vhosts()?.into_iter().map(|vhost| (vhost.name().to_owned(), vhost.parameters().limits()));
-    list(call, vhosts.filter(|(_, limits)| limited(limits)).map(|(vhost, limits)| json!({"vhost": vhost, "value": limits})).collect())
+    list(call, vhosts.filter(|(_, limits)| limited(limits)).map(|(vhost, limits)| json!({"vhost": vhost, "value": limits})))
 }
 
 fn change_limit(call: &Call<'_>, value: Option<Value>) -> Outcome {

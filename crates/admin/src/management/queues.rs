@@ -164,7 +164,7 @@ fn described(call: &Call<'_>, queue: &Arc<Queue>) -> Map<String, Value> {
 
 fn all(call: &Call<'_>) -> Outcome {
     let queues = call.chosen_vhosts()?.into_iter().flat_map(|vhost| vhost.queues());
-    list(call, queues.map(|queue| Value::Object(described(call, &queue))).collect())
+    list(call, queues.map(|queue| Value::Object(described(call, &queue))))
 }
 
 fn show(call: &Call<'_>) -> Outcome {

@@ -5,6 +5,7 @@ use axum::http::Method;
 use super::answer::Outcome;
 use super::call::Call;
 use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters, permissions, policies, queues, users, vhosts};
+use crate::answers::Doing;
 use crate::bodies::Bounds;
 use crate::paths;
 
@@ -40,6 +41,15 @@ impl Route {
             "/exchanges/{vhost}/{name}/publish" => Bounds::MESSAGE,
             _ => Bounds::USUAL,
         }
+    }
+}
+
+/// What the row for a method and a path does, as far as answers go.
+pub(crate) fn doing(method: &Method, segments: &[String]) -> Doing {
+    match find(method, segments) {
+        Found::Route(route, _) if route.method == Method::GET => Doing::Looks,
+        Found::Route(route, _) if route.path == "/queues/{vhost}/{name}/get" => Doing::Takes,
+        _ => Doing::Changes,
     }
 }
 

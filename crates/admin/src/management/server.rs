@@ -1,6 +1,7 @@
 //! Serves the API: on the administration port under `/api`, and on a port of its own if that is wanted. Who asks, for what, and whether he may,
 //! is looked at before a request's body is read; answers are made on a few threads that may wait.
 
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
@@ -16,7 +17,8 @@ use super::answer::{Answer, Outcome, Refusal};
 use super::authority::Identity;
 use super::call::Call;
 use super::rates::EVERY;
-use super::route::{Found, Route, find};
+use super::route::{Found, Route, doing, find};
+use crate::answers::{self, Text};
 use crate::bodies::{self, Bounds};
 use crate::origin::{self, Asked, Peers};
 use crate::paths::{Filled, segments};
@@ -80,16 +82,18 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
     let note = |status| who.audit(method.as_str(), parts.uri.path(), peers.peer.ip(), status);
     let judged = segments(parts.uri.path().strip_prefix("/api").unwrap_or_default()).ok_or_else(Answer::not_found);
     let (segments, bounds) = judged.and_then(|segments| permit(&who, &method, &segments).map(|bounds| (segments, bounds))).inspect_err(|refusal| note(refusal.status))?;
+    let doing = doing(&method, &segments);
     let body = bodies::read(&parts, body, bounds, who.name()).await.map_err(|unread| Answer::unread(unread, bounds.longest())).inspect_err(|refusal| note(refusal.status))?;
-    // The body may have taken its time: what was allowed before it may not be any more.
-    let who = who.renewed().ok_or_else(Answer::wrong_credentials)?;
-    blocking(move || {
-        let outcome = call(&management, &who, (&method, &segments), &parts, body.bytes());
-        let (Ok(answer) | Err(answer)) = &outcome;
-        who.audit(method.as_str(), parts.uri.path(), peers.peer.ip(), answer.status);
-        outcome
-    })
-    .await?
+    let work = move |text| {
+        // The body may have taken its time, and room for the answer too: what was allowed before may not be any more.
+        let Some(who) = who.renewed() else { return Answer::wrong_credentials().written(text) };
+        let (Ok(answer) | Err(answer)) = call(&management, &who, (&method, &segments), &parts, body.bytes(), text);
+        if !answer.text().is_some_and(Text::is_short) {
+            who.audit(method.as_str(), parts.uri.path(), peers.peer.ip(), answer.status);
+        }
+        answer
+    };
+    answers::make(doing, work, Answer::text).await.map_err(Answer::unmade)
 }
 
 /// The row of the table that is asked for.
@@ -112,17 +116,13 @@ fn permit(who: &Identity, method: &Method, segments: &[String]) -> Result<Bounds
     Ok(route.body_bounds())
 }
 
-/// Does what a request asks for.
-fn call(management: &Arc<Management>, who: &Identity, (method, segments): (&Method, &[String]), parts: &Parts, body: &[u8]) -> Outcome {
+/// Does what a request asks for, and writes what is answered.
+fn call(management: &Arc<Management>, who: &Identity, (method, segments): (&Method, &[String]), parts: &Parts, body: &[u8], text: Text) -> Outcome {
     permit(who, method, segments)?;
     let (route, filled) = route_of(method, segments)?;
     let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
-    let call = Call { management, who, filled, query, headers: &parts.headers, body, access: route.access };
+    let call = Call { management, who, filled, query, headers: &parts.headers, body, access: route.access, text: Cell::new(text) };
     management.rates.touch();
-    (route.handler)(&call)
-}
-
-/// Runs on a thread that may wait. A defect of ours costs the request.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Answer::failed("a defect of the broker"))
+    let (Ok(answer) | Err(answer)) = (route.handler)(&call);
+    Ok(answer.written(call.text.take()))
 }

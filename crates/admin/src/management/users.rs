@@ -75,14 +75,14 @@ pub(crate) fn described(user: &User) -> Value {
 }
 
 fn all(call: &Call<'_>) -> Outcome {
-    list(call, call.broker().security().users().iter().map(|user| described(user)).collect())
+    list(call, call.broker().security().users().iter().map(|user| described(user)))
 }
 
 fn without_permissions(call: &Call<'_>) -> Outcome {
     let security = call.broker().security();
     let with: Vec<String> = security.all_permissions().into_iter().map(|(_, user, _)| user).collect();
     let without = security.users().into_iter().filter(|user| !with.iter().any(|name| name == user.name()));
-    list(call, without.map(|user| described(&user)).collect())
+    list(call, without.map(|user| described(&user)))
 }
 
 fn show(call: &Call<'_>) -> Outcome {
@@ -208,12 +208,12 @@ fn limited(user: &User) -> Option<Value> {
 }
 
 fn limits(call: &Call<'_>) -> Outcome {
-    list(call, call.broker().security().users().iter().filter_map(|user| limited(user)).collect())
+    list(call, call.broker().security().users().iter().filter_map(|user| limited(user)))
 }
 
 fn limits_of_one(call: &Call<'_>) -> Outcome {
     let user = call.broker().security().user(call.path("name")).ok_or_else(Answer::not_found)?;
-    list(call, limited(&user).into_iter().collect())
+    list(call, limited(&user))
 }
 
 fn change_limit(call: &Call<'_>, value: Option<&Value>) -> Outcome {

@@ -68,7 +68,7 @@ fn described(call: &Call<'_>, vhost: &Arc<Vhost>) -> Value {
 }
 
 fn all(call: &Call<'_>) -> Outcome {
-    list(call, call.vhosts().iter().map(|vhost| described(call, vhost)).collect())
+    list(call, call.vhosts().iter().map(|vhost| described(call, vhost)))
 }
 
 fn show(call: &Call<'_>) -> Outcome {

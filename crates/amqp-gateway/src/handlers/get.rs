@@ -58,8 +58,14 @@ fn from_parts(broker: &Arc<Broker>, channel: &mut Channel, queue: &Arc<Queue>, n
     let (first, mut outcome) = (channel.tag as usize, Got::Empty);
     for place in (first..first + parts.len()).map(|place| place % parts.len()) {
         let part = parts[place];
-        let holder = *channel.getters.entry(part.id()).or_insert_with(|| broker.subscriptions().new_consumer());
-        match broker.get(part, &channel.flow, holder, no_ack) {
+        let known = channel.getters.get(&part.id()).copied();
+        let holder = known.unwrap_or_else(|| broker.subscriptions().new_consumer());
+        let got = broker.get(part, &channel.flow, holder, no_ack);
+        // Of a queue that had nothing nothing is remembered.
+        if known.is_none() && !matches!(got, Got::Empty) {
+            channel.getters.insert(part.id(), holder);
+        }
+        match got {
             Got::Message(message, left) if parts.len() == 1 => return (Arc::clone(part), holder, Got::Message(message, left)),
             Got::Message(message, _) => return (Arc::clone(part), holder, Got::Message(message, broker.counts(queue).ready)),
             Got::Empty => {}

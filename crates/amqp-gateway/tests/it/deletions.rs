@@ -28,7 +28,7 @@ fn write(node: &Node, exchange: &str, bytes: usize) -> bool {
 fn exhaust(node: &mut Node, faults: &Faults, bytes: usize) {
     let filler = node.open();
     node.declare(filler, "bulk");
-    let names: Vec<String> = (0..60).map(|number| format!("goes-{number}")).collect();
+    let names: Vec<&'static str> = (0..60).map(|number| &*format!("goes-{number}").leak()).collect();
     names.iter().for_each(|name| node.declare(filler, name));
     fill(node, filler, faults, "bulk");
     let mut number = 0;

@@ -56,9 +56,10 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Where a record for these queues is written; there is at least one. A batch that has come to `bytes_max` takes no more.
+    /// Where a record for these queues is written; there is at least one. A batch that has come to `bytes_max`, or would have twice as much with this record, takes no more.
     pub fn batch_for(&mut self, targets: Targets, record_bytes: usize, bytes_max: usize) -> &mut BatchWriter {
-        let at = self.find(&targets, bytes_max.min(BATCH_BYTES)).unwrap_or_else(|| {
+        let fits = |bytes: usize| bytes < bytes_max.min(BATCH_BYTES) && bytes + record_bytes <= bytes_max.saturating_mul(2);
+        let at = self.find(&targets, fits).unwrap_or_else(|| {
             self.all.push((targets, BatchWriter::with_capacity(record_bytes.max(4 << 10))));
             self.all.len() - 1
         });
@@ -66,10 +67,10 @@ impl Batches {
     }
 
     /// The batch that a record for these queues may join: none of them has got a record in a later one.
-    fn find(&self, targets: &Targets, bytes_max: usize) -> Option<usize> {
+    fn find(&self, targets: &Targets, fits: impl Fn(usize) -> bool) -> Option<usize> {
         for (at, (others, batch)) in self.all.iter().enumerate().rev().take(LOOK_BACK) {
             if others.len() == targets.len() && others.iter().zip(targets).all(|(one, other)| one.id() == other.id()) {
-                return (batch.bytes() < bytes_max).then_some(at);
+                return fits(batch.bytes()).then_some(at);
             }
             if have_one_in_common(others, targets) {
                 return None;

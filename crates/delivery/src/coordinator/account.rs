@@ -190,7 +190,7 @@ impl<W: Copy> GroupCoordinator<W> {
     ///
     /// # Errors
     /// `NoMemory`
-    pub(super) fn check_new_group(&mut self, name: &str) -> Result<(), GroupError> {
+    pub(crate) fn check_new_group(&mut self, name: &str) -> Result<(), GroupError> {
         self.check(0, weight::group(name, 0), GroupError::NoMemory)
     }
 

@@ -84,6 +84,6 @@ pub(super) fn replace(broker: &Broker, scope: SettingScope, overrides: &BTreeMap
     outcome.map_err(|error| match error {
         AlterError::Append(error) => (of_append(error), error.to_string()),
         // Kafka says so of the request, not of the setting.
-        AlterError::UnknownTopic | AlterError::Setting(_) => invalid(error.to_string()),
+        AlterError::UnknownTopic | AlterError::NoMemory | AlterError::Setting(_) => invalid(error.to_string()),
     })
 }

@@ -41,7 +41,7 @@ struct CommitWait {
 }
 
 /// Where in a response it is said what becomes of a commit: topic, partition, and the number of the commit.
-type Answering = (usize, usize, usize);
+pub(super) type Answering = (usize, usize, usize);
 
 /// What a request commits. Of a partition that is named more than once the last is written, as in Kafka, where it takes effect after the others; all are
 /// answered. What is refused because it is too long is a commit of its own, and takes the place of no other.

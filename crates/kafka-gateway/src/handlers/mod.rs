@@ -198,8 +198,8 @@ impl Api {
         Self { key, first, last, announced: first, handle, looks: false }
     }
 
-    /// It answers at once, or when batches have been looked at, changes nothing but fetch sessions, and needs of its connection only who asks: a long request is
-    /// handled elsewhere, and so is one that says [`Outcome::Long`]. What is otherwise in it comes last, as [`Outcome::Resume`].
+    /// It needs of its connection only who asks, and answers at once, when batches have been looked at, or when the controller has done it: a long request is
+    /// handled elsewhere, and so is one that says [`Outcome::Long`]. What needs the connection comes last, as [`Outcome::Resume`].
     const fn looks(self) -> Self {
         Self { looks: true, ..self }
     }
@@ -250,31 +250,31 @@ static APIS: &[Api] = &[
     Api::new(18, 0, 4, api_versions::handle),
     Api::new(19, 2, 7, topics::create),
     Api::new(20, 1, 6, topics::delete),
-    Api::new(21, 0, 2, partitions::delete_records),
+    Api::new(21, 0, 2, partitions::delete_records).looks(),
     Api::new(22, 0, 5, producers::handle),
     Api::new(23, 2, 4, partitions::offset_for_leader_epoch).looks(),
     Api::new(24, 0, 5, transactions::add_partitions).looks(),
     Api::new(25, 0, 4, transactions::add_offsets),
     Api::new(26, 0, 5, transactions::end),
-    Api::new(27, 1, 2, transaction_admin::write_markers),
-    Api::new(28, 0, 5, transactions::commit_offsets),
+    Api::new(27, 1, 2, transaction_admin::write_markers).looks(),
+    Api::new(28, 0, 5, transactions::commit_offsets).looks(),
     Api::new(29, 1, 3, acls::describe).looks(),
-    Api::new(30, 1, 3, acls::create),
-    Api::new(31, 1, 3, acls::delete),
+    Api::new(30, 1, 3, acls::create).looks(),
+    Api::new(31, 1, 3, acls::delete).looks(),
     Api::new(32, 1, 4, configs::describe).looks(),
-    Api::new(33, 0, 2, configs::alter),
-    Api::new(34, 1, 2, replication::alter_log_dirs),
+    Api::new(33, 0, 2, configs::alter).looks(),
+    Api::new(34, 1, 2, replication::alter_log_dirs).looks(),
     Api::new(35, 1, 5, cluster::describe_log_dirs).looks(),
     Api::new(36, 0, 2, sasl::authenticate),
     Api::new(37, 0, 3, partitions::create),
-    Api::new(42, 0, 2, group_admin::delete),
+    Api::new(42, 0, 2, group_admin::delete).looks(),
     Api::new(43, 0, 2, replication::elect_leaders).looks(),
-    Api::new(44, 0, 1, configs::incremental_alter),
-    Api::new(45, 0, 1, replication::alter_reassignments),
+    Api::new(44, 0, 1, configs::incremental_alter).looks(),
+    Api::new(45, 0, 1, replication::alter_reassignments).looks(),
     Api::new(46, 0, 0, replication::list_reassignments),
-    Api::new(47, 0, 0, group_offsets::delete),
-    Api::new(48, 0, 1, quotas::describe),
-    Api::new(49, 0, 1, quotas::alter),
+    Api::new(47, 0, 0, group_offsets::delete).looks(),
+    Api::new(48, 0, 1, quotas::describe).looks(),
+    Api::new(49, 0, 1, quotas::alter).looks(),
     Api::new(50, 0, 0, scram::describe).looks(),
     Api::new(51, 0, 0, scram::alter).looks(),
     Api::new(55, 0, 2, replication::describe_quorum),
@@ -296,8 +296,8 @@ static APIS: &[Api] = &[
     Api::new(88, 0, 0, streams_groups::heartbeat).looks(),
     Api::new(89, 0, 0, streams_groups::describe).looks(),
     Api::new(90, 0, 1, share_offsets::describe).looks(),
-    Api::new(91, 0, 0, share_offsets::alter),
-    Api::new(92, 0, 0, share_offsets::delete),
+    Api::new(91, 0, 0, share_offsets::alter).looks(),
+    Api::new(92, 0, 0, share_offsets::delete).looks(),
 ];
 
 /// Everything that is served, by number.

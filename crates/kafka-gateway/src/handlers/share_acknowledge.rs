@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use broker::{AclOperation, Acknowledged, Acknowledgement, Broker, Reply, ShareEvent, ShareRules};
 use delivery::{ConsumerId, Subscription, Verdict};
+use hashbrown::HashMap;
 use kafka_wire::share_acknowledge::{
-    LeaderIdAndEpoch, PartitionData, ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareAcknowledgeTopicResponse,
+    AcknowledgePartition, AcknowledgeTopic, LeaderIdAndEpoch, PartitionData, ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareAcknowledgeTopicResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader};
 use types::TopicId;
@@ -180,8 +181,14 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let sayer = Sayer { broker, asking, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
     let acknowledgement = Acknowledgement::new(context.to);
     let mut responses = Vec::with_capacity(request.topics.len());
+    let named = |topic: &AcknowledgeTopic, partition: &AcknowledgePartition| (topic.topic_id, partition.partition_index);
+    let says = |one: &&AcknowledgePartition| !one.acknowledgement_batches.is_empty();
+    let all = request.topics.iter().flat_map(|topic| topic.partitions.iter().filter(says).map(move |one| (named(topic, one), std::ptr::from_ref(one))));
+    // Of a partition that is named again and again the last word counts, as in Kafka.
+    let last: HashMap<(Uuid, i32), *const AcknowledgePartition> = all.collect();
     for topic in &request.topics {
-        let partitions = topic.partitions.iter().filter(|partition| !partition.acknowledgement_batches.is_empty()).map(|partition| {
+        let counts = |one: &&AcknowledgePartition| std::ptr::eq(last[&named(topic, one)], *one);
+        let partitions = topic.partitions.iter().filter(says).filter(counts).map(|partition| {
             let batches = partition.acknowledgement_batches.iter();
             let said: Vec<Said<'_>> =
                 batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: &one.acknowledge_types }).collect();

@@ -15,8 +15,10 @@ use broker::{
 };
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
-use hashbrown::HashMap;
-use kafka_wire::share_fetch::{AcquiredRecords, LeaderIdAndEpoch, PartitionData, ShareFetchRequest, ShareFetchResponse, ShareFetchableTopicResponse};
+use hashbrown::{HashMap, HashSet};
+use kafka_wire::share_fetch::{
+    AcknowledgementBatch, AcquiredRecords, FetchPartition, FetchTopic, LeaderIdAndEpoch, PartitionData, ShareFetchRequest, ShareFetchResponse, ShareFetchableTopicResponse,
+};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
 use parking_lot::Mutex;
 use record::cut;
@@ -172,17 +174,17 @@ fn check(request: &ShareFetchRequest) -> Result<bool, ErrorCode> {
 
 /// Does what the request says of records; the outcomes by topic and partition.
 fn acknowledge(request: &ShareFetchRequest, sayer: &Sayer<'_>, asker: &Arc<Acknowledgement>) -> HashMap<(Uuid, i32), Option<ErrorCode>> {
-    let mut said = HashMap::new();
-    for topic in &request.topics {
-        for partition in topic.partitions.iter().filter(|one| !one.acknowledgement_batches.is_empty()) {
-            let batches = partition.acknowledgement_batches.iter();
-            let batches: Vec<Said<'_>> =
-                batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: &one.acknowledge_types }).collect();
-            let outcome = sayer.say(topic.topic_id, partition.partition_index, &batches, asker);
-            said.insert((topic.topic_id, partition.partition_index), outcome.err());
-        }
-    }
-    said
+    let named = |topic: &FetchTopic, one: &FetchPartition| (topic.topic_id, one.partition_index);
+    let says = |one: &&FetchPartition| !one.acknowledgement_batches.is_empty();
+    let all = request.topics.iter().flat_map(|topic| topic.partitions.iter().filter(says).map(move |one| (named(topic, one), &one.acknowledgement_batches)));
+    // Of a partition that is named again and again the last word counts, as in Kafka.
+    let last: HashMap<(Uuid, i32), _> = all.collect();
+    let of = |((topic, partition), batches): ((Uuid, i32), &Vec<AcknowledgementBatch>)| {
+        let batches = batches.iter();
+        let batches: Vec<Said<'_>> = batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: &one.acknowledge_types }).collect();
+        ((topic, partition), sayer.say(topic, partition, &batches, asker).err())
+    };
+    last.into_iter().map(of).collect()
 }
 
 /// Brings the session up to date with what the request lists and forgets.
@@ -195,8 +197,9 @@ fn update(request: &ShareFetchRequest, session: &mut ShareSession) -> Result<(),
 /// The partitions of a session, with what came of acknowledgements of theirs.
 fn list(partitions: &[SharePartition], said: &HashMap<(Uuid, i32), Option<ErrorCode>>, fetches: bool) -> Vec<Worked> {
     let mut listed = Vec::with_capacity(partitions.len());
+    let topics: HashSet<Uuid> = said.keys().map(|(topic, _)| *topic).collect();
     for of_topic in partitions.chunk_by(|one, next| one.topic == next.topic) {
-        let is_said = of_topic.first().is_some_and(|first| said.keys().any(|(topic, _)| *topic == first.topic));
+        let is_said = of_topic.first().is_some_and(|first| topics.contains(&first.topic));
         listed.extend(of_topic.iter().map(|one| {
             let acknowledge_code = if is_said { said.get(&(one.topic, one.partition)).copied() } else { None };
             Worked {

@@ -269,14 +269,22 @@ pub(crate) fn write_markers(reader: &mut Reader, context: &mut Context<'_>) -> R
             }
             topics.push(WritableTxnMarkerTopicResult { name: topic.name, partitions, ..WritableTxnMarkerTopicResult::default() });
         }
-        acting.say(&format!("producer {}", asked.producer_id), leave.err().map_or("begun", ErrorCode::name));
+        let producer = format!("producer {}", asked.producer_id);
+        match leave {
+            Ok(()) => acting.say(&producer, "begun"),
+            Err(code) => acting.note(&producer, code.code()),
+        }
         response.markers.push(WritableTxnMarkerResult { producer_id: asked.producer_id, topics, ..Default::default() });
     }
-    let mut open = 0;
-    for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
-        open += 1;
-        let to = ReplyTo { token: context.to.token + journal as u64, ..context.to };
-        context.append(journal, Append { to, items, acknowledge: true });
-    }
-    Ok(if open == 0 { Outcome::answer(response) } else { Outcome::Wait(Box::new(MarkersWait { response, places, open })) })
+    let submit = move |context: &mut Context<'_>| {
+        let mut open = 0;
+        for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
+            open += 1;
+            let to = ReplyTo { token: context.to.token + journal as u64, ..context.to };
+            context.append(journal, Append { to, items, acknowledge: true });
+        }
+        if open == 0 { Outcome::answer(response) } else { Outcome::Wait(Box::new(MarkersWait { response, places, open })) }
+    };
+    // A long request is looked at elsewhere.
+    Ok(if context.gone.is_some() { Outcome::Resume(Box::new(submit)) } else { submit(context) })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use broker::append::AppendError;
 use broker::{AclOperation, Broker, OffsetsRefused, Reply, Told};
-use delivery::{Claim, CommittedOffset, Committer, GroupError, ProducerEpoch, TransactionError, Version};
+use delivery::{Claim, Commit, CommittedOffset, Committer, GroupError, ProducerEpoch, TransactionError, Version};
 use hashbrown::HashMap;
 use kafka_wire::add_offsets_to_txn::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use kafka_wire::add_partitions_to_txn::{
@@ -20,7 +20,7 @@ use kafka_wire::txn_offset_commit::{
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::{LogId, PartitionIndex};
 
-use super::group_offsets::Commits;
+use super::group_offsets::{Answering, Commits};
 use super::{Outcome, Wait};
 use crate::access::Asking;
 use crate::body::Body;
@@ -329,7 +329,6 @@ pub(crate) fn end(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outc
 pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = TxnOffsetCommitRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
-    let version = if context.version >= V2_SINCE { Version::V2 } else { Version::V1 };
     let asking = context.asking();
     let mut commits = Commits::new(broker);
     let mut refused: Vec<(usize, usize, ErrorCode)> = Vec::new();
@@ -353,6 +352,15 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
             }
         }
     }
+    let Commits { places, commits, .. } = commits;
+    let commits = (places, commits);
+    let submit = move |context: &mut Context<'_>| submit_offsets(&request, refused, commits, context);
+    // A long request is looked at elsewhere.
+    Ok(if context.gone.is_some() { Outcome::Resume(Box::new(submit)) } else { submit(context) })
+}
+
+fn submit_offsets(request: &TxnOffsetCommitRequest, mut refused: Vec<(usize, usize, ErrorCode)>, (places, commits): (Vec<Answering>, Vec<Commit>), context: &Context<'_>) -> Outcome {
+    let (broker, asking) = (&context.gateway.broker, context.asking());
     let answer = |outcome: Result<(), ErrorCode>, refused: &[(usize, usize, ErrorCode)]| {
         let of_all = outcome.err().map_or(0, ErrorCode::code);
         let mut topics: Vec<TxnOffsetCommitResponseTopic> = Vec::with_capacity(request.topics.len());
@@ -368,7 +376,7 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
     };
     let leave = asking.check_transaction(AclOperation::Write, &request.transactional_id);
     if let Err(code) = leave.and_then(|()| asking.check_consumers(AclOperation::Read, &request.group_id)) {
-        return Ok(Outcome::answer(answer(Err(code), &[])));
+        return Outcome::answer(answer(Err(code), &[]));
     }
     let member = Committer {
         member_id: &request.member_id,
@@ -377,18 +385,18 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
         transactional: true,
         knows_epochs: false,
     };
-    let Commits { places, commits, .. } = commits;
     if commits.is_empty() {
-        return Ok(Outcome::answer(answer(Ok(()), &refused)));
+        return Outcome::answer(answer(Ok(()), &refused));
     }
+    let version = if context.version >= V2_SINCE { Version::V2 } else { Version::V1 };
     let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
     let (outcome, single) = match broker.add_offsets_to_transaction((claim, version), &request.group_id, member, commits, context.to) {
         Ok((told, single)) => (Ok(told), single),
-        Err(OffsetsRefused::Group(error)) => return Ok(Outcome::answer(answer(Err(of_commit(error)), &refused))),
+        Err(OffsetsRefused::Group(error)) => return Outcome::answer(answer(Err(of_commit(error)), &refused)),
         Err(OffsetsRefused::Transaction(error, single)) => (Err(error), single),
     };
     let single: HashMap<usize, ErrorCode> = single.into_iter().map(|(number, error)| (number, of_commit(error))).collect();
     refused.extend(places.into_iter().filter_map(|(at, number, commit)| Some((at, number, *single.get(&commit)?))));
     let outcome = outcome.map_err(before(i16::MAX, context.version));
-    Ok(told(outcome, |outcome| answer(outcome, &refused)))
+    told(outcome, |outcome| answer(outcome, &refused))
 }

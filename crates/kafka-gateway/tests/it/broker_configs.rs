@@ -123,6 +123,12 @@ fn a_refusal_names_the_setting_and_changes_nothing() {
         }
         assert_eq!(replace(&mut node, client, NODE, &[(name, value)], false), INVALID_REQUEST, "{name}");
     }
+    // As long as a name can be: what is said of it would be longer than a text can be.
+    let long = "x".repeat(32_767);
+    for (kind, of) in [(BROKER, NODE), (TOPIC, "t")] {
+        let (code, text) = alter_of(&mut node, client, kind, of, &[(&long, SET, "1")]);
+        assert!(code != 0 && text.len() == 32_767, "{kind}: {code}, {} bytes", text.len());
+    }
     let (code, text) = alter(&mut node, client, NODE, &[("message.max.bytes", APPEND, "1")]);
     assert!(code == INVALID_CONFIG && text.contains("message.max.bytes"), "{code} {text}");
     assert_eq!(alter(&mut node, client, "7", &[("message.max.bytes", SET, "1000")]).0, INVALID_REQUEST);
@@ -189,5 +195,36 @@ fn of_those_who_are_known_administrators_change_it() {
     node.broker().put_user(UserWish { name: "CN=ann".to_owned(), password: PasswordWish::Remove, tags: None, limits: None }).expect("taken");
     let anybody = node.connect();
     assert_eq!(by_anybody(&mut node, anybody), 0, "the settings say so");
+    node.stop();
+}
+
+/// Groups that are nowhere have settings as well: these take memory, however many are set.
+#[test]
+fn settings_of_groups_have_their_part_of_the_memory() {
+    const SETTING: &str = "consumer.session.timeout.ms";
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    node.broker().bound_group_configs(50_000);
+    let set = |node: &mut Node, number: usize| alter_of(node, client, GROUP, &format!("g{number}"), &[(SETTING, SET, "50000")]).0;
+    let taken = (0..100).take_while(|number| set(&mut node, *number) == 0).count();
+    assert!((20..50).contains(&taken), "{taken}");
+    let code = set(&mut node, taken);
+    assert_eq!(code, kafka_wire::ErrorCode::PolicyViolation.code());
+    assert_eq!(set(&mut node, 0), 0, "what there is stays as it is");
+    assert!(node.broker().group_config_bytes() <= 50_000);
+    // A long text is as much as many.
+    let clients = "c".repeat(10_000);
+    assert_eq!(alter_of(&mut node, client, GROUP, "g0", &[("mainstem.filter.client.ids", SET, &clients)]).0, code);
+    assert_eq!(alter_of(&mut node, client, GROUP, "g0", &[(SETTING, DELETE, "")]).0, 0);
+    assert_eq!(set(&mut node, taken), 0, "there is room again");
+    for number in 1..=taken {
+        assert_eq!(alter_of(&mut node, client, GROUP, &format!("g{number}"), &[(SETTING, DELETE, "")]).0, 0);
+    }
+    assert_eq!(node.broker().group_config_bytes(), 0);
+    // So do groups that are made by giving them offsets.
+    node.broker().groups().set_bytes_max(20_000);
+    let made = (0..1000).take_while(|number| node.broker().make_share_group(&format!("share-{number}")).is_ok()).count();
+    assert!((1..500).contains(&made), "{made}");
     node.stop();
 }

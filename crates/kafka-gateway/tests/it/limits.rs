@@ -99,7 +99,7 @@ fn partitions_are_no_more_than_the_memory_has_room_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = Node::start(folder.path(), &[("mainstem.max.partitions", "100000")]);
     let client = node.connect();
-    node.broker().limits().bound_partitions(10 << 10);
+    node.broker().limits().bound_by_memory(10 << 10);
     assert_eq!(node.broker().limit(LimitKind::Partitions), 10);
     assert_eq!(codes(&create(&mut node, client, &[("a", 6), ("b", 50_000), ("c", 5), ("d", 4)], false)), [0, POLICY_VIOLATION, POLICY_VIOLATION, 0]);
     assert_eq!(enlarge(&mut node, client, "a", 7), POLICY_VIOLATION);

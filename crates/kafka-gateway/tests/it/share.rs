@@ -84,9 +84,16 @@ impl Worker {
     }
 
     fn say(&mut self, node: &mut Node, first_offset: i64, last_offset: i64, kind: i8) -> i16 {
-        let batch = Acknowledgement { first_offset, last_offset, acknowledge_types: vec![kind], ..Acknowledgement::default() };
-        let partition = AcknowledgePartition { partition_index: 0, acknowledgement_batches: vec![batch], ..AcknowledgePartition::default() };
-        let topic = AcknowledgeTopic { topic_id: self.topic, partitions: vec![partition], ..AcknowledgeTopic::default() };
+        self.say_all(node, &[(first_offset, last_offset, kind)])[0]
+    }
+
+    /// Names the partition once for each; the codes of the answer.
+    fn say_all(&mut self, node: &mut Node, said: &[(i64, i64, i8)]) -> Vec<i16> {
+        let one = |&(first_offset, last_offset, kind): &(i64, i64, i8)| {
+            let batch = Acknowledgement { first_offset, last_offset, acknowledge_types: vec![kind], ..Acknowledgement::default() };
+            AcknowledgePartition { partition_index: 0, acknowledgement_batches: vec![batch], ..AcknowledgePartition::default() }
+        };
+        let topic = AcknowledgeTopic { topic_id: self.topic, partitions: said.iter().map(one).collect(), ..AcknowledgeTopic::default() };
         let request = ShareAcknowledgeRequest {
             group_id: Some(self.group.into()),
             member_id: Some(self.member.into()),
@@ -99,7 +106,7 @@ impl Worker {
         let (_, body) = node.answer(self.client);
         let response = ShareAcknowledgeResponse::decode(&mut flexible(SHARE_ACKNOWLEDGE, body), SHARE_ACKNOWLEDGE.1).expect("an answer");
         assert_eq!(response.error_code, 0);
-        response.responses[0].partitions[0].error_code
+        response.responses[0].partitions.iter().map(|one| one.error_code).collect()
     }
 }
 
@@ -129,6 +136,20 @@ fn what_was_accepted_is_gone_after_a_restart_and_the_rest_comes_back() {
     let mut node = Node::start(folder.path(), &[]);
     let mut two = Worker::new(&mut node, "two");
     assert_eq!(two.fetch(&mut node, &[]), [(3, 4, 1), (7, 7, 2), (9, 9, 1)]);
+    node.stop();
+}
+
+/// As in Kafka, where the partitions of a request are keys.
+#[test]
+fn of_a_partition_that_is_named_again_and_again_the_last_word_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = started(folder.path(), &[4]);
+    let mut one = Worker::new(&mut node, "one");
+    assert_eq!(one.fetch(&mut node, &[]), [(0, 3, 1)]);
+    // The first ones could not be done.
+    let codes = one.say_all(&mut node, &[(2, 1, ACCEPT), (0, 90, ACCEPT), (0, 0, REJECT), (0, 1, RELEASE)]);
+    assert_eq!(codes, [0], "it is answered once");
+    assert_eq!(one.fetch(&mut node, &[]), [(0, 1, 2)]);
     node.stop();
 }
 

@@ -402,11 +402,8 @@ pub(crate) fn vhost_of(broker: &Arc<Broker>, item: &Item) -> Result<Arc<Vhost>, 
 
 /// The reason of a refusal, as text.
 pub(crate) fn reason(refusal: super::super::answer::Refusal) -> String {
-    match refusal.body.and_then(|body| body.get("reason").cloned()) {
-        Some(Value::String(text)) => text,
-        Some(other) => other.to_string(),
-        None => refusal.status.to_string(),
-    }
+    let reason = refusal.reason();
+    if reason.is_empty() { refusal.status.to_string() } else { reason }
 }
 
 fn user(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::Delays;
 use super::record::Delay;
-use super::store::{DelayError, put};
+use super::store::{DelayError, put, record_bytes};
 use crate::queues::batches::{Admitted, Batches, Targets};
 use crate::queues::queue::Queue;
 use crate::Broker;
@@ -104,7 +104,7 @@ impl Broker {
                 }
             }
             if !takers.is_empty() {
-                put(record, now_ms, false, batches.batch_for(takers, 0, room / 2));
+                put(record, now_ms, false, batches.batch_for(takers, record_bytes(record), room / 2));
             }
         }
         let home = self.journal_number(delays.queue.log().id());

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
-use journal::{AppendError, AppendItem, Log};
+use journal::{AppendError, AppendItem, JournalStatus, Log};
 use ::record::{BatchHeader, BatchWriter, HeaderPieces, Record};
 use smallvec::SmallVec;
 
@@ -109,6 +109,12 @@ impl Sorted {
         Ok(())
     }
 
+    /// Of the next one, as far as it is there.
+    fn next_bytes(&mut self, broker: &Broker, piece_bytes: usize) -> Result<usize, DelayError> {
+        self.fill(broker, piece_bytes)?;
+        Ok(self.piece.front().map_or(0, |(_, record)| record_bytes(record)))
+    }
+
     /// Takes out the next one.
     fn pop(&mut self, broker: &Broker, piece_bytes: usize) -> Result<Option<Record>, DelayError> {
         self.fill(broker, piece_bytes)?;
@@ -157,7 +163,7 @@ pub(super) struct Store {
     pub wakes_at: u64,
 }
 
-fn record_bytes(record: &Record) -> usize {
+pub(super) fn record_bytes(record: &Record) -> usize {
     let value = record.value.as_ref().map_or(0, Bytes::len);
     value + record.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Bytes::len)).sum::<usize>()
 }
@@ -214,8 +220,12 @@ impl Store {
         let log = self.delays.queue.log();
         // Watch first, then look: something may come in between.
         log.watch(SHARD);
+        let journal = broker.journal_of(log.id());
         let outcome = self.index(broker).and_then(|more| {
-            self.sort(broker)?;
+            // On a full disk what is due leaves, which takes the place of what it was: a second writing of all has none.
+            if journal.status() != JournalStatus::DiskFull {
+                self.sort(broker)?;
+            }
             if clock.now() >= self.rests_until && self.leave(broker, clock.now())? < LEAVE_MAX {
                 self.rests_until = clock.now() + if more { GATHER_LONG_MS } else { GATHER_MS };
             }
@@ -276,7 +286,8 @@ impl Store {
     /// Chooses what is due, the earliest first.
     fn choose(&mut self, broker: &Broker, now: u64) -> Result<(), DelayError> {
         let piece_bytes = self.piece_bytes();
-        let leave_bytes = LEAVE_BYTES.min(broker.journal_of(self.delays.queue.log().id()).item_bytes_max() / 2);
+        let bytes_max = broker.journal_of(self.delays.queue.log().id()).item_bytes_max();
+        let leave_bytes = LEAVE_BYTES.min(bytes_max / 2);
         while self.leaving.near.len() + self.leaving.records.len() < LEAVE_MAX && self.leaving.bytes < leave_bytes {
             let mut first: Option<(u64, usize)> = None;
             for (place, one) in self.sorted.iter_mut().enumerate() {
@@ -288,6 +299,10 @@ impl Store {
             match (first, near) {
                 // What is sorted came before what is near: of those that are due at once it goes first.
                 (Some((due, place)), near) if due <= now && near.is_none_or(|near| due <= near) => {
+                    let bytes = self.sorted[place].next_bytes(broker, piece_bytes)?;
+                    if !self.leaving.is_empty() && self.leaving.bytes + bytes > bytes_max {
+                        break;
+                    }
                     let Some(record) = self.sorted[place].pop(broker, piece_bytes)? else { continue };
                     self.leaving.bytes += record_bytes(&record);
                     self.leaving.records.push((due, record));
@@ -441,7 +456,8 @@ impl Store {
             let (mut items, mut bytes, mut records) = (Vec::new(), 0, records.iter().peekable());
             while records.peek().is_some() {
                 let mut batch = BatchWriter::with_capacity(SORTED_BATCH_BYTES + SORTED_BATCH_BYTES / 4);
-                while let Some((_, record)) = records.next_if(|_| batch.bytes() < SORTED_BATCH_BYTES) {
+                // What is large is alone: so it has found room when it came.
+                while let Some((_, record)) = records.next_if(|(_, next)| batch.count() == 0 || batch.bytes() + record_bytes(next) <= SORTED_BATCH_BYTES) {
                     put(record, record.timestamp, true, &mut batch);
                 }
                 let batch = batch.finish();

@@ -19,6 +19,9 @@ use crate::queues::queue::Queue;
 use crate::queues::testing::{Node, Plain, arguments, name, wait_for};
 use crate::security::Principal;
 
+/// Of a message that a segment of these nodes takes alone.
+const LARGE_BYTES: usize = 480_000;
+
 /// An exchange that delays and sends to all its queues.
 fn exchange(node: &Node) -> Arc<Delays> {
     let arguments = arguments(&[("x-delayed-type", "fanout")]);
@@ -88,6 +91,68 @@ fn what_takes_a_whole_segment_leaves_too() {
         delays.count() == 0
     });
     assert_eq!(queue.log().end().0, 2);
+    node.close();
+}
+
+/// So many that they are sorted; and what is nearly as long as a segment takes among them, so that it joins nothing when that is written, and when it leaves.
+#[test]
+fn what_is_large_among_many_is_sorted_and_leaves() {
+    let node = Node::open(1);
+    node.broker.set_undertaker(Arc::new(Plain(b"")));
+    let delays = exchange(&node);
+    let queue = node.queue_in(0);
+    bind(&node, &queue);
+    let later = node.broker.delays.clock.now() + 3_600_000;
+    let put = |bytes: usize, due: u64| {
+        let due = Delay { due, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+        node.append(delays.queue().log(), &vec![7; bytes], &[(DELAY_HEADER, Some(&due))]).expect("taken");
+    };
+    // Behind a few small ones, and behind many.
+    [later + 3, later + 500].into_iter().for_each(|due| put(LARGE_BYTES, due));
+    for number in 0..900 {
+        put(10_000, later + number);
+    }
+    let mut store = Store::new(Arc::clone(&delays), Vec::new(), Arc::default());
+    let clock = DelayClock::new(Arc::new(SystemClock));
+    wait_for("most are sorted", || {
+        store.step(&node.broker, &clock);
+        delays.queue().log().start().0 > 2
+    });
+    clock.resume(Some(ClockRecord { boot: 0, ahead: 0, seen: later + 1_000 }));
+    wait_for("all have left", || {
+        store.step(&node.broker, &clock);
+        delays.count() == 0
+    });
+    assert_eq!(queue.log().end().0, 902);
+    node.close();
+}
+
+/// What is due takes the place of what it was; to sort all the others there is no space.
+#[test]
+fn on_a_full_disk_what_is_due_leaves() {
+    let node = Node::open(1);
+    node.broker.set_undertaker(Arc::new(Plain(b"")));
+    let delays = exchange(&node);
+    let queue = node.queue_in(0);
+    bind(&node, &queue);
+    let due = Delay { due: 1, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+    for _ in 0..1_000 {
+        node.append(delays.queue().log(), &[7; 10_000], &[(DELAY_HEADER, Some(&due))]).expect("taken");
+    }
+    node.fill_for_clients(node.queue("junk", Arguments::default()).log(), Some(0));
+    let mut store = Store::new(Arc::clone(&delays), Vec::new(), Arc::default());
+    let clock = &node.broker.delays.clock;
+    let left = || queue.log().end().0;
+    for _ in 0..200 {
+        store.step(&node.broker, clock);
+    }
+    assert!(left() > 0, "some have found room");
+    node.disks[0].full.store(false, Ordering::SeqCst);
+    wait_for("all have left", || {
+        store.step(&node.broker, clock);
+        delays.count() == 0
+    });
+    assert_eq!(left(), 1_000);
     node.close();
 }
 

@@ -25,6 +25,7 @@ pub use start::{StreamFilter, StreamReading, StreamStart};
 use super::consumers::{ConsumeError, Consuming, Gone, GoneReason, Settlement};
 use super::gaps::SearchedLog;
 use super::queue::{Counts, Queue};
+use crate::catalog::weight_of_settings;
 use crate::mailbox::Reply;
 use crate::quotas::Lag;
 use crate::{Broker, Topic};
@@ -165,7 +166,9 @@ impl Broker {
     pub(super) fn limit_stream(&self, queue: &Queue, limits: &StreamArguments) {
         if queue.is_stream() && !queue.is_attached() {
             let mut overrides = queue.topic().config().overrides.clone();
+            let weighed = weight_of_settings(&overrides);
             overrides.extend(limits.overrides());
+            self.catalog.configured(weighed, weight_of_settings(&overrides));
             queue.topic().set_config(self.topic_config(overrides, self.durability()));
             self.journals().iter().for_each(|journal| journal.check_retention());
         }
