@@ -333,10 +333,14 @@ mod tests {
         archive.delete("two/7/a").expect("deleted");
         assert_eq!(std::fs::read_dir(folder.path().join("archive/two")).expect("the folder of a journal stays").count(), 0);
         // What a death in the middle of a write leaves.
-        std::fs::write(folder.path().join("archive/one/8/b#1"), b"half").expect("writable");
+        let of_journal = format!("archive/{}/8", uuid::Uuid::from_u128(7));
+        std::fs::create_dir_all(folder.path().join(&of_journal)).expect("made");
+        let left = [format!("{of_journal}/b#1"), format!("{of_journal}/b#"), "archive/one/8/b#1".to_owned(), "archive/dead-letters".to_owned()];
+        left.iter().for_each(|name| std::fs::write(folder.path().join(name), b"half").expect("writable"));
         drop(archive);
         FolderArchive::open(&folder.path().join("archive"), mode).expect("a folder");
-        assert!(!folder.path().join("archive/one/8/b#1").exists());
+        let there = left.each_ref().map(|name| folder.path().join(name).exists());
+        assert_eq!(there, [false, true, true, true], "what others have there stays");
     }
 
     #[test]
