@@ -1,6 +1,8 @@
 //! Building a chunk: items from the lanes are judged, given offsets, sorted by log and copied, once, into the
 //! memory from which they are written and served.
 
+mod chunk_in_making;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +13,7 @@ use types::{Durability, LogId, LogIndex, Offset, Timestamp};
 use super::{OpenBlock, Writer};
 use crate::append::{AppendError, AppendItem, Appended};
 use crate::chunk::{
-    ChunkHeader, ENTRY_BYTES, Entry, EntryKind, FLAG_CONTROL, FLAG_DELETED, FLAG_LEFT, FLAG_TRANSACTIONAL, HEADER_BYTES, bodies_at,
+    ChunkHeader, Entry, EntryKind, FLAG_CONTROL, FLAG_LEFT, FLAG_TRANSACTIONAL, HEADER_BYTES, bodies_at,
     crc32c, padded,
 };
 use crate::disk::{SECTOR, Submitter, WriteOp};
@@ -25,6 +27,7 @@ use crate::tail::TailChunk;
 use crate::writer::commit::Flight;
 use crate::writer::SMALL_CHUNK_BYTES;
 use crate::writer::shared_bodies::{BODIES_MAX, Shared, place_shared};
+pub(super) use chunk_in_making::ChunkInMaking;
 
 /// Commits up to this size are written with `RWF_DSYNC` when nothing before them is unflushed.
 const DSYNC_BYTES_MAX: usize = 64 << 10;
@@ -727,87 +730,5 @@ fn judge(
         Verdict::OutOfOrder => Err(AppendError::OutOfOrderSequence),
         Verdict::Fenced => Err(AppendError::InvalidProducerEpoch),
         Verdict::NotInTransaction => Err(AppendError::NotInTransaction),
-    }
-}
-
-/// The memory of a chunk while it is filled.
-pub(super) struct ChunkInMaking<'a> {
-    pub memory: &'a mut [u8],
-    entry: usize,
-    /// Where the next reference goes.
-    pub reference: usize,
-    /// Where the next body goes.
-    pub body: usize,
-    pub term: u32,
-    /// Logs end in it.
-    drops: bool,
-}
-
-impl<'a> ChunkInMaking<'a> {
-    fn new(memory: &'a mut [u8], entries: usize, references: usize, term: u32) -> Self {
-        Self { memory, entry: 0, reference: bodies_at(entries, 0), body: bodies_at(entries, references), term, drops: false }
-    }
-
-    pub fn add_entry(&mut self, entry: Entry) {
-        let at = HEADER_BYTES + self.entry * ENTRY_BYTES;
-        entry.encode(&mut self.memory[at..]);
-        self.entry += 1;
-    }
-
-    /// Batches of one log, side by side, offset and epoch filled in.
-    fn add_batches(&mut self, group: &[PlacedBatch]) -> Entry {
-        let (start, first) = (self.body, &group[0]);
-        let (mut records, mut max_timestamp, mut flags, mut next) = (0u32, Timestamp::MIN, 0, first.base);
-        for placed in group {
-            assert_eq!(placed.base, next, "offsets of a log follow each other");
-            let end = self.body + placed.bytes.len();
-            let copy = &mut self.memory[self.body..end];
-            copy.copy_from_slice(&placed.bytes);
-            record::set_base_offset(copy, placed.base);
-            record::set_leader_epoch(copy, self.term);
-            self.body = end;
-            next = placed.next();
-            records += placed.records;
-            max_timestamp = max_timestamp.max(placed.max_timestamp);
-            flags |= placed.flags;
-        }
-        let entry = Entry {
-            kind: EntryKind::Data,
-            flags,
-            records,
-            log: first.id,
-            base: first.base,
-            last_delta: (next.since(first.base) - 1) as u32,
-            position: start as u32,
-            bytes: (self.body - start) as u32,
-            crc: crc32c(&self.memory[start..self.body]),
-            shared: false,
-            max_timestamp,
-        };
-        self.add_entry(entry);
-        entry
-    }
-
-    fn add_state(&mut self, key: &Bytes, value: Option<&Bytes>) {
-        let start = self.body;
-        let mut put = |bytes: &[u8]| {
-            self.memory[self.body..self.body + bytes.len()].copy_from_slice(bytes);
-            self.body += bytes.len();
-        };
-        put(&(key.len() as u32).to_le_bytes());
-        put(key);
-        put(value.map_or(&[], |value| value));
-        let crc = crc32c(&self.memory[start..self.body]);
-        let flags = if value.is_none() { FLAG_DELETED } else { 0 };
-        let bytes = (self.body - start) as u32;
-        self.add_entry(Entry { kind: EntryKind::State, flags, position: start as u32, bytes, crc, ..Entry::EMPTY });
-    }
-
-    fn add_drop(&mut self, log: &Log) {
-        self.add_entry(Entry { kind: EntryKind::Drop, log: log.id(), base: log.end(), ..Entry::EMPTY });
-    }
-
-    fn add_trim(&mut self, log: LogId, to: Offset) {
-        self.add_entry(Entry { kind: EntryKind::Trim, log, base: to, ..Entry::EMPTY });
     }
 }
