@@ -231,8 +231,8 @@ impl<S: Submitter> Writer<S> {
         let usual = self.journal.config().segment_bytes.min(2 * self.active.size);
         let kept = segments::STATE_RESERVE_BYTES.min(usual / 4) as usize;
         let disk_full = self.journal.is_disk_full();
-        // Also as long as it is not known whether there will be another segment; of one for state that is very short nothing.
-        let last = Some(LAST_BYTES.min(kept / LAST_SHARE)).filter(|last| (disk_full || !prepared) && *last >= LAST_LEAST).unwrap_or(0);
+        // Of a segment for state that is very short nothing.
+        let last = Some(LAST_BYTES.min(kept / LAST_SHARE)).filter(|last| disk_full && !prepared && *last >= LAST_LEAST).unwrap_or(0);
         #[cfg(feature = "planted")]
         let last = if self.journal.planted() == Some(crate::Planted::SpendLast) { 0 } else { last };
         if disk_full && !prepared && usable < kept / 2 + last {

@@ -1,6 +1,8 @@
 //! A disk that is full while nothing but what lets records go is written: that finds room all the same, for as long as it takes, out of what the
 //! keeper had kept back before.
 
+use journal::JournalStatus;
+
 use super::{Coverage, Running, SEGMENT_BYTES, World};
 use crate::disk::Faults;
 
@@ -13,6 +15,8 @@ const REFUSED_MAX: u64 = 10;
 
 /// More than what is left of a segment, and of what was prepared, takes.
 const APPENDS_LAST: u64 = 400;
+/// So much of it has to be taken when that is known.
+const TAKEN_LEAST: u64 = 4;
 /// Until a trim is answered.
 const STEPS_LAST: u64 = 20;
 
@@ -54,8 +58,10 @@ impl World {
     /// Nothing can be had any more, whatever is given back, as under a quota that was lowered: what lets records go finds room when state finds none.
     fn let_go_beyond_a_quota(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         self.disk.set_faults(Faults { capacity: Some(0), ..Faults::default() });
-        let (states, trims) = (self.state_refused, self.trims_refused);
+        let (states, trims, mut taken) = (self.state_refused, self.trims_refused, 0);
         for _ in 0..APPENDS_LAST {
+            let is_full = self.running.as_ref().is_some_and(|running| running.journal.status() == JournalStatus::DiskFull);
+            taken = if is_full { taken + 1 } else { 0 };
             self.put_state();
             for _ in 0..3 {
                 self.step(coverage)?;
@@ -66,8 +72,8 @@ impl World {
             }
         }
         let is_short = |running: &Running| running.journal.segments_listed().iter().any(|one| !one.sealed && one.bytes < SEGMENT_BYTES / 2);
-        // Of a segment for state nothing is kept here: it has room for two chunks.
-        if self.state_refused == states || self.disk.is_dead() || self.running.as_ref().is_none_or(is_short) {
+        // Of a segment for state nothing is kept here: it has room for two chunks. Before it is known that the disk is full state may have used up the segment.
+        if self.state_refused == states || taken < TAKEN_LEAST || self.disk.is_dead() || self.running.as_ref().is_none_or(is_short) {
             return Ok(());
         }
         self.trim();
