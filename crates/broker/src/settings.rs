@@ -524,6 +524,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn there_are_no_more_network_threads_than_have_numbers() {
+        let threads = find(BROKER, "mainstem.shards").expect("a setting");
+        assert!(threads.check(&crate::SHARDS_MAX.to_string()).is_ok() && threads.check(&(crate::SHARDS_MAX + 1).to_string()).is_err());
+    }
+
+    #[test]
     fn a_name_that_nobody_has_mistyped_is_compared_with_none() {
         let told = |name: &str| find(BROKER, name).map(|row| row.name).map_err(|error| error.expected);
         assert_eq!(told("log.retention.mss"), Err("did you mean log.retention.ms?".to_owned()));

@@ -433,7 +433,7 @@ impl Session {
         };
         let wire = api.key();
         let version = header.api_version;
-        let long = api.serves(version) && api.only_looks() && length >= long::FROM_BYTES;
+        let long = api.serves(version) && api.is_handed_over() && length >= long::FROM_BYTES;
         // It waited in line for that.
         if given.is_none() {
             self.gateway.metrics.of(wire).requests.inc();

@@ -140,7 +140,7 @@ impl Answer {
         Self::refusal(status, "bad_request", reason)
     }
 
-    /// The controller, or whoever else would do it, has too much to do.
+    /// The controller, or what else would do it, has too much to do.
     pub fn busy() -> Refusal {
         Self::refusal(StatusCode::SERVICE_UNAVAILABLE, "busy", "the broker has too much to do, try again")
     }

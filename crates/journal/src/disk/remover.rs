@@ -25,11 +25,6 @@ use super::real::available_bytes;
 
 /// Begins the names of files that are on their way out; the next start removes what a crash leaves of them.
 const PREFIX: &str = "dead-";
-
-/// Is it the name of a file on its way out?
-pub(super) fn is_dead(name: &str) -> bool {
-    name.strip_prefix(PREFIX).is_some_and(|number| number.parse::<u64>().is_ok())
-}
 /// What is given back at a time, …
 const STEP_BYTES: u64 = 8 << 20;
 /// … how long to wait then at least, …
@@ -42,6 +37,11 @@ const ALL_WITHIN: Duration = Duration::from_secs(30);
 const FREE_BYTES_MIN: u64 = 2 << 30;
 /// Between looks whether a file still has readers.
 const READERS_WAIT: Duration = Duration::from_millis(100);
+
+/// Is it the name of a file on its way out?
+pub(super) fn is_dead(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|number| number.parse::<u64>().is_ok())
+}
 
 /// Removes files on a thread of its own, which begins with the first one.
 #[derive(Default)]

@@ -96,6 +96,21 @@ fn what_is_dead_behind_the_last_checkpoint_goes_when_nothing_more_is_written() {
     node.close();
 }
 
+/// As when a clock that was ahead is put right: the next look is not as far away as it was ahead.
+#[test]
+fn what_is_dead_goes_when_the_clock_was_set_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = Node::open(folder.path(), IoMode::Buffered, small()).expect("it opens");
+    let log = node.log(1);
+    while node.journal.metrics().segments_sealed.get() < 15 {
+        node.append_batch(&log, 50, VALUE_BYTES).expect("there is space");
+    }
+    node.clock.advance(-86_400_000);
+    node.trim(&log, log.end().0).expect("trimmed");
+    wait_for("files come down", || segment_bytes(folder.path()) <= 4 * SEGMENT);
+    node.close();
+}
+
 /// Nothing more is written, and nobody looks for retention.
 #[test]
 fn what_was_let_go_just_before_a_stop_goes_after_the_start() {

@@ -190,22 +190,22 @@ pub struct Api {
     /// because old librdkafka takes their absence for an ancient broker.
     announced: i16,
     handle: Handle,
-    looks: bool,
+    hands_over: bool,
 }
 
 impl Api {
     const fn new(key: i16, first: i16, last: i16, handle: Handle) -> Self {
-        Self { key, first, last, announced: first, handle, looks: false }
+        Self { key, first, last, announced: first, handle, hands_over: false }
     }
 
     /// It needs of its connection only who asks, and answers at once, when batches have been looked at, or when the controller has done it: a long request is
     /// handled elsewhere, and so is one that says [`Outcome::Long`]. What needs the connection comes last, as [`Outcome::Resume`].
-    const fn looks(self) -> Self {
-        Self { looks: true, ..self }
+    const fn handed_over(self) -> Self {
+        Self { hands_over: true, ..self }
     }
 
-    pub(crate) fn only_looks(&self) -> bool {
-        self.looks
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.hands_over
     }
 
     /// Its number, name and codec.
@@ -234,70 +234,70 @@ impl Api {
 
 static APIS: &[Api] = &[
     Api { announced: 0, ..Api::new(0, 3, 13, produce::handle) },
-    Api::new(1, 4, 18, fetch::handle).looks(),
-    Api::new(2, 1, 11, list_offsets::handle).looks(),
-    Api::new(3, 0, 13, metadata::handle).looks(),
-    Api::new(8, 2, 10, group_offsets::commit).looks(),
-    Api::new(9, 1, 10, group_offsets::fetch).looks(),
-    Api::new(10, 0, 6, groups::find_coordinator).looks(),
-    Api::new(11, 0, 9, groups::join).looks(),
+    Api::new(1, 4, 18, fetch::handle).handed_over(),
+    Api::new(2, 1, 11, list_offsets::handle).handed_over(),
+    Api::new(3, 0, 13, metadata::handle).handed_over(),
+    Api::new(8, 2, 10, group_offsets::commit).handed_over(),
+    Api::new(9, 1, 10, group_offsets::fetch).handed_over(),
+    Api::new(10, 0, 6, groups::find_coordinator).handed_over(),
+    Api::new(11, 0, 9, groups::join).handed_over(),
     Api::new(12, 0, 4, groups::heartbeat),
-    Api::new(13, 0, 5, groups::leave).looks(),
-    Api::new(14, 0, 5, groups::sync).looks(),
-    Api::new(15, 0, 6, group_admin::describe).looks(),
-    Api::new(16, 0, 5, group_list::list).looks(),
+    Api::new(13, 0, 5, groups::leave).handed_over(),
+    Api::new(14, 0, 5, groups::sync).handed_over(),
+    Api::new(15, 0, 6, group_admin::describe).handed_over(),
+    Api::new(16, 0, 5, group_list::list).handed_over(),
     Api::new(17, 0, 1, sasl::handshake),
     Api::new(18, 0, 4, api_versions::handle),
     Api::new(19, 2, 7, topics::create),
     Api::new(20, 1, 6, topics::delete),
-    Api::new(21, 0, 2, partitions::delete_records).looks(),
+    Api::new(21, 0, 2, partitions::delete_records).handed_over(),
     Api::new(22, 0, 5, producers::handle),
-    Api::new(23, 2, 4, partitions::offset_for_leader_epoch).looks(),
-    Api::new(24, 0, 5, transactions::add_partitions).looks(),
+    Api::new(23, 2, 4, partitions::offset_for_leader_epoch).handed_over(),
+    Api::new(24, 0, 5, transactions::add_partitions).handed_over(),
     Api::new(25, 0, 4, transactions::add_offsets),
     Api::new(26, 0, 5, transactions::end),
-    Api::new(27, 1, 2, transaction_admin::write_markers).looks(),
-    Api::new(28, 0, 5, transactions::commit_offsets).looks(),
-    Api::new(29, 1, 3, acls::describe).looks(),
-    Api::new(30, 1, 3, acls::create).looks(),
-    Api::new(31, 1, 3, acls::delete).looks(),
-    Api::new(32, 1, 4, configs::describe).looks(),
-    Api::new(33, 0, 2, configs::alter).looks(),
-    Api::new(34, 1, 2, replication::alter_log_dirs).looks(),
-    Api::new(35, 1, 5, cluster::describe_log_dirs).looks(),
+    Api::new(27, 1, 2, transaction_admin::write_markers).handed_over(),
+    Api::new(28, 0, 5, transactions::commit_offsets).handed_over(),
+    Api::new(29, 1, 3, acls::describe).handed_over(),
+    Api::new(30, 1, 3, acls::create).handed_over(),
+    Api::new(31, 1, 3, acls::delete).handed_over(),
+    Api::new(32, 1, 4, configs::describe).handed_over(),
+    Api::new(33, 0, 2, configs::alter).handed_over(),
+    Api::new(34, 1, 2, replication::alter_log_dirs).handed_over(),
+    Api::new(35, 1, 5, cluster::describe_log_dirs).handed_over(),
     Api::new(36, 0, 2, sasl::authenticate),
     Api::new(37, 0, 3, partitions::create),
-    Api::new(42, 0, 2, group_admin::delete).looks(),
-    Api::new(43, 0, 2, replication::elect_leaders).looks(),
-    Api::new(44, 0, 1, configs::incremental_alter).looks(),
-    Api::new(45, 0, 1, replication::alter_reassignments).looks(),
+    Api::new(42, 0, 2, group_admin::delete).handed_over(),
+    Api::new(43, 0, 2, replication::elect_leaders).handed_over(),
+    Api::new(44, 0, 1, configs::incremental_alter).handed_over(),
+    Api::new(45, 0, 1, replication::alter_reassignments).handed_over(),
     Api::new(46, 0, 0, replication::list_reassignments),
-    Api::new(47, 0, 0, group_offsets::delete).looks(),
-    Api::new(48, 0, 1, quotas::describe).looks(),
-    Api::new(49, 0, 1, quotas::alter).looks(),
-    Api::new(50, 0, 0, scram::describe).looks(),
-    Api::new(51, 0, 0, scram::alter).looks(),
+    Api::new(47, 0, 0, group_offsets::delete).handed_over(),
+    Api::new(48, 0, 1, quotas::describe).handed_over(),
+    Api::new(49, 0, 1, quotas::alter).handed_over(),
+    Api::new(50, 0, 0, scram::describe).handed_over(),
+    Api::new(51, 0, 0, scram::alter).handed_over(),
     Api::new(55, 0, 2, replication::describe_quorum),
     Api::new(57, 0, 2, features::update),
     Api::new(60, 0, 2, cluster::describe),
-    Api::new(61, 0, 0, transaction_admin::describe_producers).looks(),
-    Api::new(65, 0, 0, transaction_admin::describe).looks(),
-    Api::new(66, 0, 2, transaction_list::list).looks(),
-    Api::new(68, 0, 1, consumer_groups::heartbeat).looks(),
-    Api::new(69, 0, 1, consumer_groups::describe).looks(),
+    Api::new(61, 0, 0, transaction_admin::describe_producers).handed_over(),
+    Api::new(65, 0, 0, transaction_admin::describe).handed_over(),
+    Api::new(66, 0, 2, transaction_list::list).handed_over(),
+    Api::new(68, 0, 1, consumer_groups::heartbeat).handed_over(),
+    Api::new(69, 0, 1, consumer_groups::describe).handed_over(),
     Api::new(71, 0, 0, telemetry::subscriptions),
     Api::new(72, 0, 0, telemetry::push),
-    Api::new(74, 0, 1, configs::list_resources).looks(),
-    Api::new(75, 0, 0, cluster::describe_topic_partitions).looks(),
-    Api::new(76, 1, 1, share_groups::heartbeat).looks(),
-    Api::new(77, 1, 1, share_groups::describe).looks(),
+    Api::new(74, 0, 1, configs::list_resources).handed_over(),
+    Api::new(75, 0, 0, cluster::describe_topic_partitions).handed_over(),
+    Api::new(76, 1, 1, share_groups::heartbeat).handed_over(),
+    Api::new(77, 1, 1, share_groups::describe).handed_over(),
     Api::new(78, 1, 2, share_fetch::handle),
     Api::new(79, 1, 2, share_acknowledge::handle),
-    Api::new(88, 0, 0, streams_groups::heartbeat).looks(),
-    Api::new(89, 0, 0, streams_groups::describe).looks(),
-    Api::new(90, 0, 1, share_offsets::describe).looks(),
-    Api::new(91, 0, 0, share_offsets::alter).looks(),
-    Api::new(92, 0, 0, share_offsets::delete).looks(),
+    Api::new(88, 0, 0, streams_groups::heartbeat).handed_over(),
+    Api::new(89, 0, 0, streams_groups::describe).handed_over(),
+    Api::new(90, 0, 1, share_offsets::describe).handed_over(),
+    Api::new(91, 0, 0, share_offsets::alter).handed_over(),
+    Api::new(92, 0, 0, share_offsets::delete).handed_over(),
 ];
 
 /// Everything that is served, by number.

@@ -1,5 +1,5 @@
-//! Requests that only look, and name or ask for so much that a network thread has no time for them: threads at low priority, those that unpack batches, decode
-//! them, look, and encode the answer. Of fetches and heartbeats of groups they do what can be done there, and the thread of the connection does the rest. Addresses take turns there. What follows on the connection is read once they are answered.
+//! Requests that name or ask for so much that a network thread has no time for them: threads at low priority, those that unpack batches, decode
+//! them, look, give the controller what it is to do, and encode the answer. Of fetches and heartbeats of groups they do what can be done there, and the thread of the connection does the rest. Addresses take turns there. What follows on the connection is read once they are answered.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -105,3 +105,30 @@ fn partitions_are_no_more_than_the_memory_has_room_for() {
     assert_eq!(enlarge(&mut node, client, "a", 7), POLICY_VIOLATION);
     node.stop();
 }
+
+#[test]
+fn queues_channels_and_settings_of_topics_are_no_more_than_the_memory_has_room_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    node.broker().limits().bound_by_memory(300 << 10);
+    let partitions = |node: &Node| node.broker().limit(LimitKind::Partitions);
+    assert_eq!([LimitKind::Queues, LimitKind::Channels].map(|kind| node.broker().limit(kind)), [100, 37]);
+    assert_eq!(codes(&create(&mut node, client, &[("a", 1), ("b", 1)], false)), [0, 0]);
+    let before = partitions(&node);
+    let set = |node: &Node, topic: &str, count: usize| {
+        let text = vec!["0:0"; count].join(",");
+        let overrides = [("leader.replication.throttled.replicas".to_owned(), text)].into();
+        node.broker().set_topic_configs(vec![(topic.to_owned(), overrides)]).pop().expect("an outcome").is_ok()
+    };
+    assert!(set(&node, "a", 8_000));
+    let after = partitions(&node);
+    assert!(after + 90 < before, "96 KB, with what they are kept in: {after} of {before}");
+    assert!(set(&node, "b", 8_000) && set(&node, "b", 8_000), "as much as there was takes no more");
+    assert!(set(&node, "a", 1) && partitions(&node) + 1 >= after, "what is given back is there for others");
+    node.broker().limits().bound_by_memory(150 << 10);
+    assert!(!set(&node, "a", 8_000), "there is no room for both");
+    node.broker().delete_topic(&node.broker().topic("b").expect("it is there")).expect("deleted");
+    assert!(set(&node, "a", 8_000));
+    node.stop();
+}

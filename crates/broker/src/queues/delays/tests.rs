@@ -35,6 +35,20 @@ fn bind(node: &Node, queue: &Queue) {
     node.broker.bind(&node.vhost(), wish, &Caller::broker(Caller::NO_CONNECTION)).expect("bound");
 }
 
+/// A node with such an exchange, and a queue that is bound to it.
+fn with_queue() -> (Node, Arc<Delays>, Arc<Queue>) {
+    let node = Node::open(1);
+    node.broker.set_undertaker(Arc::new(Plain(b"")));
+    let (delays, queue) = (exchange(&node), node.queue_in(0));
+    bind(&node, &queue);
+    (node, delays, queue)
+}
+
+/// What says when a message is due.
+fn due_at(due: u64) -> bytes::Bytes {
+    Delay { due, keys: SmallVec::from_slice(&[&b""[..]]) }.encode()
+}
+
 #[test]
 fn copies_in_another_journal_are_not_written_again_when_that_of_the_exchange_refuses() {
     let node = Node::open(2);
@@ -43,7 +57,7 @@ fn copies_in_another_journal_are_not_written_again_when_that_of_the_exchange_ref
     let home = node.broker.journal_number(delays.queue().log().id());
     let (near, far) = (node.queue_in(home), node.queue_in(1 - home));
     [&near, &far].into_iter().for_each(|queue| bind(&node, queue));
-    let due = Delay { due: 1, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+    let due = due_at(1);
     for body in [b"one", b"two"] {
         node.append(delays.queue().log(), body, &[(DELAY_HEADER, Some(&due))]).expect("taken");
     }
@@ -70,12 +84,8 @@ fn copies_in_another_journal_are_not_written_again_when_that_of_the_exchange_ref
 
 #[test]
 fn what_takes_a_whole_segment_leaves_too() {
-    let node = Node::open(1);
-    node.broker.set_undertaker(Arc::new(Plain(b"")));
-    let delays = exchange(&node);
-    let queue = node.queue_in(0);
-    bind(&node, &queue);
-    let due = Delay { due: 1, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+    let (node, delays, queue) = with_queue();
+    let due = due_at(1);
     // The largest that the journal takes.
     let (mut fits, mut too_large) = (400_000, 600_000);
     while fits + 1 < too_large {
@@ -97,14 +107,10 @@ fn what_takes_a_whole_segment_leaves_too() {
 /// So many that they are sorted; and what is nearly as long as a segment takes among them, so that it joins nothing when that is written, and when it leaves.
 #[test]
 fn what_is_large_among_many_is_sorted_and_leaves() {
-    let node = Node::open(1);
-    node.broker.set_undertaker(Arc::new(Plain(b"")));
-    let delays = exchange(&node);
-    let queue = node.queue_in(0);
-    bind(&node, &queue);
+    let (node, delays, queue) = with_queue();
     let later = node.broker.delays.clock.now() + 3_600_000;
     let put = |bytes: usize, due: u64| {
-        let due = Delay { due, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+        let due = due_at(due);
         node.append(delays.queue().log(), &vec![7; bytes], &[(DELAY_HEADER, Some(&due))]).expect("taken");
     };
     // Behind a few small ones, and behind many.
@@ -130,12 +136,8 @@ fn what_is_large_among_many_is_sorted_and_leaves() {
 /// What is due takes the place of what it was; to sort all the others there is no space.
 #[test]
 fn on_a_full_disk_what_is_due_leaves() {
-    let node = Node::open(1);
-    node.broker.set_undertaker(Arc::new(Plain(b"")));
-    let delays = exchange(&node);
-    let queue = node.queue_in(0);
-    bind(&node, &queue);
-    let due = Delay { due: 1, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+    let (node, delays, queue) = with_queue();
+    let due = due_at(1);
     for _ in 0..1_000 {
         node.append(delays.queue().log(), &[7; 10_000], &[(DELAY_HEADER, Some(&due))]).expect("taken");
     }
@@ -159,16 +161,12 @@ fn on_a_full_disk_what_is_due_leaves() {
 /// What has left before a restart may lie where the first piece ends that is read after it.
 #[test]
 fn what_is_behind_messages_that_left_before_a_restart_leaves_after_it() {
-    let node = Node::open(1);
-    node.broker.set_undertaker(Arc::new(Plain(b"")));
-    let delays = exchange(&node);
-    let queue = node.queue_in(0);
-    bind(&node, &queue);
+    let (node, delays, queue) = with_queue();
     let clock = &node.broker.delays.clock;
     let later = clock.now() + 3_600_000;
     // Few before, so that they leave at once, and more between than is read at once.
     for (count, due) in [(20, later), (300, 1), (100, later)] {
-        let due = Delay { due, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+        let due = due_at(due);
         for _ in 0..count {
             node.append(delays.queue().log(), &[7; 4_000], &[(DELAY_HEADER, Some(&due))]).expect("taken");
         }
@@ -197,7 +195,7 @@ fn a_queue_declared_again_has_what_is_due_once_it_is_bound() {
     let delays = exchange(&node);
     let queue = node.queue("again", Arguments::default());
     bind(&node, &queue);
-    let due = Delay { due: 1, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+    let due = due_at(1);
     let publish = || node.append(delays.queue().log(), b"one", &[(DELAY_HEADER, Some(&due))]).expect("taken");
     let mut store = Store::new(Arc::clone(&delays), Vec::new(), Arc::default());
     let mut leave = || {
