@@ -145,10 +145,11 @@ fn on_a_full_disk_what_is_due_leaves() {
     let mut store = Store::new(Arc::clone(&delays), Vec::new(), Arc::default());
     let clock = &node.broker.delays.clock;
     let left = || queue.log().end().0;
-    for _ in 0..200 {
+    // What is asked for at first may be more than is left of the segment: then it waits for the one that is kept.
+    wait_for("some have found room", || {
         store.step(&node.broker, clock);
-    }
-    assert!(left() > 0, "some have found room");
+        left() > 0
+    });
     node.disks[0].full.store(false, Ordering::SeqCst);
     wait_for("all have left", || {
         store.step(&node.broker, clock);
