@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use broker::{ChannelFlow, Vhost};
+use broker::{ChannelFlow, Outcome, Vhost};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId};
@@ -41,6 +41,8 @@ pub(crate) struct Channel {
     /// Of the last delivery.
     pub tag: u64,
     pub unacked: Unacked,
+    /// What it says of many messages in one method, and how far that goes, until all of it is done.
+    pub settling: Option<(u64, Outcome)>,
     /// By tag; several where a queue has several partitions.
     pub consumers: HashMap<Name, SmallVec<[ConsumerId; 1]>>,
     /// As whom it asks queues for one message.
@@ -71,6 +73,7 @@ impl Channel {
             published: None,
             tag: 0,
             unacked: Unacked::default(),
+            settling: None,
             consumers: HashMap::new(),
             getters: HashMap::new(),
             prefetch: 0,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{AclOperation, Broker, Caller, Cause, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Resource, Settlement, Staged, Vhost, Waits};
+use broker::{AclOperation, JobOwner, Broker, Caller, Cause, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Resource, Settlement, Staged, Vhost, Waits, Work};
 use bytes::{Bytes, BytesMut};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
@@ -29,6 +29,8 @@ use crate::unfinished::{Holder, Room, Unfinished};
 pub(crate) const CONTROL_TOKENS: u64 = 1 << 62;
 /// Under this token deliveries come.
 pub(crate) const CONSUMER_TOKEN: u64 = 1 << 63;
+/// What a command for the controller keeps in memory, times the bytes of the method: tables of many entries.
+const METHOD_FACTOR: usize = 16;
 
 /// What is done with a command's outcome.
 pub(crate) type Then = Box<dyn FnOnce(&mut Connection, &mut Channel, Box<dyn Any + Send>) -> Result<(), Failure>>;
@@ -149,6 +151,8 @@ pub(crate) struct Connection {
     /// Others are to have their turn before the method that is being handled is gone on with.
     pub pauses: bool,
     pub routed: Vec<QueueId>,
+    /// Bytes of the method that is being handled.
+    pub method_bytes: usize,
     /// Milliseconds since 1970, as of this turn.
     pub now_ms: i64,
     pub now: Instant,
@@ -194,6 +198,7 @@ impl Connection {
             routed_long: false,
             pauses: false,
             routed: Vec::new(),
+            method_bytes: 0,
             now_ms: 0,
             now: Instant::now(),
         }
@@ -317,6 +322,15 @@ impl Connection {
         self.next_token
     }
 
+    /// Whose turn it is when the controller does something for this connection.
+    pub fn job_owner(&self) -> JobOwner {
+        JobOwner::of(&self.user, Some(self.peer.ip()))
+    }
+
+    fn job_owner_for_method(&self) -> JobOwner {
+        self.job_owner().holding(self.method_bytes * METHOD_FACTOR)
+    }
+
     /// Has the controller do something for a channel, and goes on with `then` when it is done; no frame is looked at before.
     ///
     /// # Errors
@@ -330,7 +344,7 @@ impl Connection {
     ) -> Result<(), Failure> {
         let token = self.take_token();
         let work = Box::new(move |broker: &Arc<Broker>| Box::new(work(broker)) as Box<dyn Any + Send>);
-        if !self.gateway.broker.control(self.reply_to(token), work) {
+        if !self.gateway.broker.control(self.reply_to(token), self.job_owner_for_method(), work) {
             return Err(Failure::busy());
         }
         self.wait_for_channel(token, channel, method, then);
@@ -349,7 +363,7 @@ impl Connection {
         then: impl FnOnce(&mut Self, &mut Channel, T) -> Result<(), Failure> + 'static,
     ) -> Result<(), Failure> {
         let token = self.take_token();
-        if !self.gateway.broker.control_staged(self.reply_to(token), staged) {
+        if !self.gateway.broker.control_staged(self.reply_to(token), self.job_owner_for_method(), staged) {
             return Err(Failure::busy());
         }
         self.wait_for_channel(token, channel, method, then);
@@ -379,12 +393,17 @@ impl Connection {
         let token = self.take_token();
         let to = self.reply_to(token);
         let again = queues.clone();
-        if self.gateway.broker.control(to, deletion(queues, goes)) {
+        if self.gateway.broker.control(to, self.job_owner(), deletion(queues, goes)) {
             self.waiting = Some(Waiting::Connection { token, then: Box::new(then) });
         } else {
-            self.gateway.leave_to_controller(deletion(again, goes));
+            self.leave_to_controller(deletion(again, goes));
             then(self);
         }
+    }
+
+    /// What has to be done however busy the controller is: it is about queues that are there, each of which goes once.
+    pub fn leave_to_controller(&self, work: Work) {
+        self.gateway.broker.control_in_any_case(self.job_owner(), work);
     }
 
     /// What is to become of a message that a consumer has. Takes effect at [`Connection::flush`].
@@ -442,6 +461,7 @@ impl Connection {
     /// A channel ends: its consumers go, and what it has goes back. The queues that go with them.
     pub fn leave(&mut self, channel: &mut Channel) -> Vec<Arc<Queue>> {
         handlers::finish_commit_of(self, channel);
+        handlers::finish_settling(self, channel);
         self.flush_of_ended();
         self.unfinished.sub(channel.drop_unfinished());
         // In the order in which it was delivered.
@@ -479,7 +499,7 @@ impl Connection {
 }
 
 /// Deletes the queue that a connection which is gone was declaring. The controller gets to it when it is done with the declaration.
-pub(crate) fn deletion_of_declared(declaring: OwnQueue) -> crate::gateway::Work {
+pub(crate) fn deletion_of_declared(declaring: OwnQueue) -> Work {
     Box::new(move |broker| {
         if let Some(queue) = declaring.get() {
             broker.delete_by_itself(queue, true);
@@ -489,7 +509,7 @@ pub(crate) fn deletion_of_declared(declaring: OwnQueue) -> crate::gateway::Work 
 }
 
 /// Deletes queues that go by themselves. `goes`: the connection does, and takes what is its own.
-pub(crate) fn deletion(queues: Vec<Arc<Queue>>, goes: bool) -> crate::gateway::Work {
+pub(crate) fn deletion(queues: Vec<Arc<Queue>>, goes: bool) -> Work {
     Box::new(move |broker| {
         queues.iter().for_each(|queue| broker.delete_by_itself(queue, goes && queue.owner().is_some()));
         Box::new(())

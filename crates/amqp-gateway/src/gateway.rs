@@ -1,11 +1,10 @@
-//! What all AMQP sessions share: the broker, numbers of channels, measurements, and commands that could not be handed over.
+//! What all AMQP sessions share: the broker, numbers of channels, and measurements.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use broker::{Broker, ReplyTo};
+use broker::Broker;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use types::{ConnectionId, LogId, ShardId};
@@ -15,9 +14,6 @@ use crate::letters::Letters;
 use crate::metrics::GatewayMetrics;
 use crate::session::pressure::HeldMemory;
 use crate::unfinished::UnfinishedMemory;
-
-/// Work for the controller.
-pub(crate) type Work = Box<dyn FnOnce(&Arc<Broker>) -> Box<dyn std::any::Any + Send> + Send>;
 
 /// The AMQP side of a broker.
 pub struct Gateway {
@@ -34,9 +30,6 @@ pub struct Gateway {
     /// The secrets of channels that consume direct replies.
     pub(crate) repliers: Mutex<HashSet<u64>>,
     next_channel: AtomicU64,
-    /// What connections that are gone leave to be done, while the controller takes nothing.
-    leftover: Mutex<VecDeque<Work>>,
-    has_leftover: AtomicBool,
     /// By shard: who published last, and when somebody else did.
     publishers: Box<[Mutex<LastPublisher>]>,
 }
@@ -54,21 +47,17 @@ struct LastPublisher {
     last_of_others: Option<Instant>,
 }
 
-/// Nobody waits for the outcome: there is no such connection.
-const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
-
 impl Gateway {
     /// For one broker.
     pub fn new(broker: Arc<Broker>, metrics: GatewayMetrics) -> Arc<Self> {
         broker.set_undertaker(Arc::new(Letters));
-        let (leftover, has_leftover) = (Mutex::default(), AtomicBool::new(false));
         let publishers = (0..SHARDS).map(|_| Mutex::default()).collect();
         let held_max = broker.settings().int("mainstem.amqp.held.bytes").max(0) as usize;
         let handshake_max = Duration::from_millis(broker.settings().int("handshake_timeout").unsigned_abs());
         let held = HeldMemory::new(held_max, HELD_BYTES_MAX);
         let repliers = Mutex::default();
         let (unfinished, consumers) = (Arc::default(), Arc::default());
-        Arc::new(Self { broker, metrics, handshake_max, held, unfinished, consumers, repliers, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
+        Arc::new(Self { broker, metrics, handshake_max, held, unfinished, consumers, repliers, next_channel: AtomicU64::new(1), publishers })
     }
 
     /// Measurements.
@@ -119,7 +108,6 @@ impl Gateway {
     /// The readable end of a log has moved, as `shard` heard: the queue that has it gives out what there is.
     pub fn advanced(&self, log: LogId, shard: ShardId) {
         self.broker.queue_advanced(log, shard);
-        self.retry_leftover();
     }
 
     /// A number that no other channel has.
@@ -136,34 +124,5 @@ impl Gateway {
             publisher.last_of_others = Some(at);
         }
         publisher.last_of_others.is_none_or(|at| now.saturating_duration_since(at) >= ALONE_AFTER)
-    }
-
-    /// Work of a connection that is gone, which has to be done however busy the controller is.
-    pub(crate) fn leave_to_controller(&self, work: Work) {
-        self.leftover.lock().push_back(work);
-        self.has_leftover.store(true, Ordering::Release);
-        self.retry_leftover();
-    }
-
-    /// Hands leftover work over. A controller that is full is not asked: it answers no and drops what it was given.
-    pub(crate) fn retry_leftover(&self) {
-        if !self.has_leftover.load(Ordering::Acquire) {
-            return;
-        }
-        let mut leftover = self.leftover.lock();
-        while let Some(work) = leftover.pop_front() {
-            let kept = Arc::new(Mutex::new(Some(work)));
-            let given = Arc::clone(&kept);
-            let carry = Box::new(move |broker: &Arc<Broker>| match given.lock().take() {
-                Some(work) => work(broker),
-                None => Box::new(()),
-            });
-            if !self.broker.control(NOBODY, carry) {
-                let back = kept.lock().take();
-                leftover.extend(back);
-                return;
-            }
-        }
-        self.has_leftover.store(false, Ordering::Release);
     }
 }

@@ -261,10 +261,13 @@ impl Session {
         let Some(Slot::Open(channel)) = self.channels.get_mut(&frame.channel) else { return Ok(length) };
         let connection = &mut self.connection;
         if matches!(method, Method::Basic(basic::Method::Ack(_) | basic::Method::Nack(_) | basic::Method::Reject(_))) {
-            return handlers::handle(connection, channel, method).map(|()| length);
+            handlers::handle(connection, channel, method)?;
+            // What it says of many is gone on with in another turn.
+            return Ok(if connection.pauses { 0 } else { length });
         }
         table.release();
         connection.flush();
+        connection.method_bytes = length;
         match self.pressure.judge(connection, channel, &method) {
             Wait::No => {}
             Wait::Here => {
@@ -491,7 +494,7 @@ impl Session {
         self.phase = Phase::Closing { until: self.connection.now + CLOSE_OK_MAX };
         self.connection.waiting = None;
         if !doomed.is_empty() {
-            self.connection.gateway.leave_to_controller(deletion(doomed, true));
+            self.connection.leave_to_controller(deletion(doomed, true));
         }
     }
 

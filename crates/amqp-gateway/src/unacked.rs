@@ -86,10 +86,17 @@ impl Unacked {
         }
     }
 
-    /// Takes out all up to this one, oldest first; false, and nothing done, if the channel does not have it.
-    pub fn take_through(&mut self, tag: u64, mut each: impl FnMut(u64, ConsumerId, u64)) -> bool {
-        let Some(at) = self.find(tag) else { return false };
-        for entry in self.entries.drain(..=at).filter(|entry| !entry.is_settled()) {
+    /// The newest.
+    pub fn newest(&self) -> Option<u64> {
+        self.entries.iter().rev().find(|entry| !entry.is_settled()).map(|entry| entry.tag)
+    }
+
+    /// Takes out all up to this one, oldest first, or the first `most` of them; true: that was all. `None`, and nothing done, if the channel does not have
+    /// it. After a part it has it still.
+    pub fn take_through(&mut self, tag: u64, most: usize, mut each: impl FnMut(u64, ConsumerId, u64)) -> Option<bool> {
+        let all = self.find(tag)? + 1;
+        let count = all.min(most);
+        for entry in self.entries.drain(..count).filter(|entry| !entry.is_settled()) {
             self.open -= 1;
             each(entry.tag, entry.consumer, entry.offset);
         }
@@ -97,7 +104,7 @@ impl Unacked {
             self.entries.pop_front();
         }
         self.give_back();
-        true
+        Some(count == all)
     }
 
     /// Takes out all, oldest first.
@@ -138,12 +145,23 @@ mod tests {
         assert_eq!(unacked.take(0), None);
         assert_eq!(unacked.take(1), Some((ConsumerId(1), 10)));
         let mut seen = Vec::new();
-        assert!(!unacked.take_through(5, |_, _, offset| seen.push(offset)), "it was taken");
-        assert!(unacked.take_through(6, |_, _, offset| seen.push(offset)));
+        assert_eq!(unacked.take_through(5, 9, |_, _, offset| seen.push(offset)), None, "it was taken");
+        assert_eq!(unacked.take_through(6, 9, |_, _, offset| seen.push(offset)), Some(true));
         assert_eq!(seen, [20, 60]);
         unacked.take_all(|_, _, offset| seen.push(offset));
         assert_eq!(seen, [20, 60, 90]);
         assert_eq!(unacked.take(9), None);
+    }
+
+    #[test]
+    fn many_are_taken_in_parts() {
+        let mut unacked = filled(&[1, 2, 3, 4, 5, 7]);
+        assert!(unacked.take(3).is_some() && unacked.take(7).is_some());
+        assert_eq!(unacked.newest(), Some(5));
+        let mut seen = Vec::new();
+        let mut part = |unacked: &mut Unacked| unacked.take_through(5, 2, |tag, _, _| seen.push(tag));
+        assert_eq!([part(&mut unacked), part(&mut unacked), part(&mut unacked)], [Some(false), Some(true), None]);
+        assert_eq!((seen, unacked.newest()), (vec![1, 2, 4, 5], None));
     }
 
     #[test]
@@ -181,7 +199,7 @@ mod tests {
         let mut one_by_one = filled(&all);
         assert!(all.iter().all(|tag| one_by_one.take(*tag).is_some()));
         let mut at_once = filled(&all);
-        assert!(at_once.take_through(99_990, |_, _, _| ()));
+        assert_eq!(at_once.take_through(99_990, 100_000, |_, _, _| ()), Some(true));
         let mut ended = filled(&all);
         ended.take_all(|_, _, _| ());
         for left in [one_by_one, at_once, ended] {

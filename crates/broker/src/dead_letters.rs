@@ -324,6 +324,6 @@ impl Broker {
             }
             Box::new(()) as Box<dyn std::any::Any + Send>
         });
-        let _ = self.control(NOBODY, work);
+        let _ = self.control(NOBODY, crate::jobs::JobOwner::BROKER, work);
     }
 }

@@ -223,6 +223,18 @@ impl Broker {
         outcomes
     }
 
+    /// At a start: forgets what groups have committed of topics that are gone. A crash came between a deletion and that, and another topic may get the name.
+    pub(crate) fn forget_offsets_left_over(&self) {
+        let mut state = self.groups().state.lock();
+        let gone = state.coordinator.topics_with_offsets().into_iter().filter(|topic| self.topic(topic).is_none());
+        let keys: Vec<Bytes> = gone.collect::<Vec<_>>().iter().flat_map(|topic| state.coordinator.forget_topic(topic)).collect();
+        for keys in keys.chunks(KEYS_AT_ONCE) {
+            let items = keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
+            // What is not written now is forgotten again at the next start.
+            drop(state.append_blocking(self, items));
+        }
+    }
+
     /// Deletes what all groups have committed for topics, durably. On the controller's thread.
     pub(crate) fn forget_committed_offsets(&self, topics: &[&str]) -> Result<(), AppendError> {
         let outcomes: Vec<_> = {

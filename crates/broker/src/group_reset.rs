@@ -79,6 +79,6 @@ impl Broker {
         }
         let starts: Vec<_> =
             places.iter().map(|(topic, place)| (Arc::clone(topic), PartitionIndex(place.partition), Offset(place.offset))).collect();
-        if self.reset_subscriptions(group, &starts).contains(&false) { Err(ResetError::Subscription) } else { Ok(()) }
+        if self.reset_subscriptions(group, &starts).iter().any(Result::is_err) { Err(ResetError::Subscription) } else { Ok(()) }
     }
 }

@@ -255,9 +255,21 @@ impl Groups {
         names.map(|name| state.coordinator.weight_of(name)).sum()
     }
 
-    /// All groups, of whatever kind.
+    /// All groups, of whatever kind, in the order of their names: not of one moment, since members wait for the lock.
     pub fn list(&self) -> Vec<GroupLine> {
-        self.state.lock().coordinator.list()
+        let mut all: Vec<GroupLine> = Vec::new();
+        loop {
+            let next = self.list_after(all.last().map(|line| &*line.group));
+            if next.is_empty() {
+                return all;
+            }
+            all.extend(next);
+        }
+    }
+
+    /// One of them.
+    pub fn line(&self, name: &str) -> Option<GroupLine> {
+        self.state.lock().coordinator.line(name)
     }
 
     /// The next groups behind `after`, a hundred at most, in the order of their names. All members wait for the lock.
@@ -275,10 +287,14 @@ impl Groups {
         self.state.lock().coordinator.has_member(name, client)
     }
 
+    /// Groups with such a member; of a client that is a member of hundreds not all of them.
+    pub fn groups_of(&self, client: Client<'_>) -> Vec<Arc<str>> {
+        self.state.lock().coordinator.groups_of(client)
+    }
+
     /// Is there such a member in this group, and none in another one?
     pub fn has_only_member(&self, name: &str, client: Client<'_>) -> bool {
-        let state = self.state.lock();
-        state.coordinator.has_member(name, client) && !state.coordinator.others_have_member(name, client)
+        matches!(&*self.groups_of(client), [only] if **only == *name)
     }
 
     /// One consumer group.

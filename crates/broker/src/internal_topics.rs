@@ -78,7 +78,7 @@ impl Broker {
             }
             Box::new(()) as Box<dyn std::any::Any + Send>
         });
-        if !self.control(NOBODY, work) {
+        if !self.control(NOBODY, crate::jobs::JobOwner::BROKER, work) {
             // The controller is busy: the next heartbeat tries again.
             let mut of = self.internal_topics.of.lock();
             names.iter().for_each(|name| drop(of.remove(name)));

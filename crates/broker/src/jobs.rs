@@ -1,10 +1,15 @@
-//! Work that blocks, off the shards: the controller (one thread, in order, waits for durable commits), the cold-read pool (two
-//! threads), and two that write dead letters and wait for commits. A job's result goes to the mailbox of the shard that asked.
+//! Work that blocks, off the shards: the controller (one thread, waits for durable commits), the cold-read pool (two threads), and two
+//! that write dead letters and wait for commits. A job's result goes to the mailbox of the shard that asked.
+//!
+//! Those who ask take turns, a job each: who asks for much waits for himself. What one asks for is done in the order in which it
+//! came, and what is long in parts ([`Task::Turns`]). Each has his share of the jobs that may wait, and of the memory that they may take ([`JobOwner`]); the broker itself has all that there is.
 //!
 //! The controller writes what staged jobs want to have written together: those that wait, up to the first job that is not staged.
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -16,9 +21,14 @@ use types::{ConnectionId, ShardId};
 
 use crate::Broker;
 use crate::mailbox::Reply;
+use crate::security::place_of;
 
-/// Jobs that may wait in one queue; an asker beyond that is told that the broker is busy.
+/// Jobs that may wait in one queue; who asks beyond that is told that the broker is busy.
 pub const JOBS_MAX: usize = 10_000;
+/// Bytes that any job takes, about.
+const JOB_BYTES: usize = 1 << 10;
+/// An owner may have so many times what it leaves free, of jobs and of their bytes: alone three quarters.
+const LEFT_FREE: usize = 3;
 
 /// Nobody waits for the outcome of such a job.
 pub const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
@@ -29,16 +39,54 @@ const NICE: i32 = 10;
 /// Records that staged jobs write together, about.
 pub(crate) const TOGETHER_MAX: usize = 1000;
 
-/// What to do, and for whom.
+/// Whose turn a job takes, and the memory that it holds meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct JobOwner {
+    key: u64,
+    bytes: usize,
+}
+
+impl JobOwner {
+    /// The broker itself: how many jobs it has is bounded by what there is of other things.
+    pub const BROKER: Self = Self { key: 0, bytes: 0 };
+
+    /// A user, empty for none, at an address, or wherever he is. Two of the same hash have their turns together.
+    pub fn of(user: &str, address: Option<IpAddr>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (user, address.map(place_of)).hash(&mut hasher);
+        Self { key: hasher.finish().max(1), bytes: 0 }
+    }
+
+    /// What the job keeps in memory until it is done, beside what is counted elsewhere.
+    pub fn holding(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
+    }
+
+    fn is_broker(self) -> bool {
+        self.key == Self::BROKER.key
+    }
+
+    fn taken(self) -> usize {
+        self.bytes + JOB_BYTES
+    }
+}
+
+/// What to do, for whom, and where its outcome goes.
 pub(crate) struct Job {
     pub to: ReplyTo,
+    pub of: JobOwner,
     pub task: Task,
 }
 
 pub(crate) enum Task {
     Work(Work),
     Staged(Staged),
+    /// In parts, between which others have their turns; what its owner asked for later comes behind it.
+    Turns(Turns),
 }
+
+/// Does a part each time it is called, and has an outcome after the last of them.
+pub type Turns = Box<dyn FnMut(&Arc<Broker>) -> Option<Box<dyn Any + Send>> + Send>;
 
 /// Work of which the middle, a write to the catalog, is done together with that of others. Told what others before it have not written
 /// yet.
@@ -177,10 +225,15 @@ impl Together {
 pub type Work = Box<dyn FnOnce(&Arc<Broker>) -> Box<dyn Any + Send> + Send>;
 
 /// A queue with one or more threads behind it.
-#[derive(Default)]
 pub(crate) struct JobQueue {
     inner: Mutex<Inner>,
     arrives: Condvar,
+}
+
+impl Default for JobQueue {
+    fn default() -> Self {
+        Self { inner: Mutex::new(Inner { bytes_max: usize::MAX, ..Inner::default() }), arrives: Condvar::new() }
+    }
 }
 
 /// Lets everybody else of the machine go first: readers of history are to use what others leave.
@@ -191,18 +244,95 @@ pub(crate) fn lower_priority() {
 
 #[derive(Default)]
 struct Inner {
-    jobs: VecDeque<Job>,
+    by_owner: HashMap<u64, Share>,
+    /// Each of those who have jobs that wait, once; the first is next.
+    turns: VecDeque<u64>,
+    waiting: usize,
+    /// Of jobs that wait or are being done.
+    bytes: usize,
+    bytes_max: usize,
     closed: bool,
 }
 
+/// What an owner has. There is none who has nothing.
+#[derive(Default)]
+struct Share {
+    jobs: VecDeque<Job>,
+    /// Of those, and of its jobs that are being done.
+    bytes: usize,
+}
+
+impl Inner {
+    /// Is there room for another job of this owner?
+    fn has_room(&self, of: JobOwner) -> bool {
+        let (free, free_bytes) = (JOBS_MAX.saturating_sub(self.waiting), self.bytes_max.saturating_sub(self.bytes));
+        if of.is_broker() {
+            return free > 0;
+        }
+        let (jobs, bytes) = self.by_owner.get(&of.key).map_or((0, 0), |share| (share.jobs.len(), share.bytes));
+        let within_share = || bytes + of.taken() <= free_bytes.saturating_sub(of.taken()).saturating_mul(LEFT_FREE);
+        // Who has nothing finds room for one job, as long as anything is free.
+        free > 0 && jobs < free * LEFT_FREE && free_bytes > 0 && (bytes == 0 || within_share())
+    }
+
+    fn push(&mut self, job: Job) {
+        let share = self.by_owner.entry(job.of.key).or_default();
+        if share.jobs.is_empty() {
+            self.turns.push_back(job.of.key);
+        }
+        share.bytes += job.of.taken();
+        self.bytes += job.of.taken();
+        self.waiting += 1;
+        share.jobs.push_back(job);
+    }
+
+    /// A job that was popped goes on with its owner's next turn.
+    fn put_back(&mut self, job: Job) {
+        let Some(share) = self.by_owner.get_mut(&job.of.key) else { return };
+        if share.jobs.is_empty() {
+            self.turns.push_back(job.of.key);
+        }
+        self.waiting += 1;
+        share.jobs.push_front(job);
+    }
+
+    /// The next job of him whose turn it is.
+    fn pop(&mut self) -> Option<Job> {
+        let key = self.turns.pop_front()?;
+        let share = self.by_owner.get_mut(&key)?;
+        let job = share.jobs.pop_front()?;
+        if !share.jobs.is_empty() {
+            self.turns.push_back(key);
+        }
+        self.waiting -= 1;
+        Some(job)
+    }
+
+    /// A job of this owner is done.
+    fn finish(&mut self, of: JobOwner) {
+        self.bytes -= of.taken();
+        if let Some(share) = self.by_owner.get_mut(&of.key) {
+            share.bytes -= of.taken();
+            if share.bytes == 0 {
+                self.by_owner.remove(&of.key);
+            }
+        }
+    }
+}
+
 impl JobQueue {
-    /// False when the queue is full or closed.
+    /// Jobs that wait may hold so many bytes.
+    pub fn set_bytes_max(&self, bytes: usize) {
+        self.inner.lock().bytes_max = bytes;
+    }
+
+    /// False when the queue is closed, or full as far as this owner is concerned.
     pub fn push(&self, job: Job) -> bool {
         let mut inner = self.inner.lock();
-        if inner.closed || inner.jobs.len() >= JOBS_MAX {
+        if inner.closed || !inner.has_room(job.of) {
             return false;
         }
-        inner.jobs.push_back(job);
+        inner.push(job);
         self.arrives.notify_one();
         true
     }
@@ -213,14 +343,19 @@ impl JobQueue {
         if inner.closed {
             return false;
         }
-        inner.jobs.push_back(job);
+        inner.push(job);
         self.arrives.notify_one();
         true
     }
 
     /// Does one wait for a thread?
     pub fn has_jobs(&self) -> bool {
-        !self.inner.lock().jobs.is_empty()
+        self.inner.lock().waiting > 0
+    }
+
+    /// Bytes of jobs that wait or are being done.
+    pub fn bytes(&self) -> usize {
+        self.inner.lock().bytes
     }
 
     /// Is the broker ending?
@@ -238,7 +373,7 @@ impl JobQueue {
     pub fn run(&self, broker: &Arc<Broker>) {
         let mut together = Together::default();
         loop {
-            let waiting = self.inner.lock().jobs.pop_front();
+            let waiting = self.inner.lock().pop();
             let job = match waiting {
                 Some(job) => job,
                 None => {
@@ -249,18 +384,34 @@ impl JobQueue {
                     }
                 }
             };
+            let (to, of) = (job.to, job.of);
             match job.task {
-                Task::Staged(staged) => together.take(broker, job.to, staged),
+                Task::Staged(staged) => together.take(broker, to, staged),
                 Task::Work(work) => {
                     together.write(broker);
-                    let outcome = guarded(|| work(broker)).map_or(Reply::Failed, Reply::Done);
-                    if std::ptr::eq(self, &broker.controller) {
-                        broker.reply_of_controller(job.to, outcome);
-                    } else {
-                        broker.reply(job.to, outcome);
+                    self.reply(broker, to, guarded(|| work(broker)).map_or(Reply::Failed, Reply::Done));
+                }
+                Task::Turns(mut turns) => {
+                    together.write(broker);
+                    match guarded(|| turns(broker)) {
+                        Some(None) => {
+                            self.inner.lock().put_back(Job { to, of, task: Task::Turns(turns) });
+                            continue;
+                        }
+                        Some(Some(outcome)) => self.reply(broker, to, Reply::Done(outcome)),
+                        None => self.reply(broker, to, Reply::Failed),
                     }
                 }
             }
+            self.inner.lock().finish(of);
+        }
+    }
+
+    fn reply(&self, broker: &Broker, to: ReplyTo, outcome: Reply) {
+        if std::ptr::eq(self, &broker.controller) {
+            broker.reply_of_controller(to, outcome);
+        } else {
+            broker.reply(to, outcome);
         }
     }
 
@@ -268,7 +419,7 @@ impl JobQueue {
     fn next(&self) -> Option<Job> {
         let mut inner = self.inner.lock();
         loop {
-            if let Some(job) = inner.jobs.pop_front() {
+            if let Some(job) = inner.pop() {
                 return Some(job);
             }
             if inner.closed {
@@ -276,5 +427,83 @@ impl JobQueue {
             }
             self.arrives.wait(&mut inner);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(user: &str) -> JobOwner {
+        JobOwner::of(user, Some([127, 0, 0, 1].into()))
+    }
+
+    /// A job that is told apart by a number.
+    fn job(of: JobOwner, number: u64) -> Job {
+        Job { to: ReplyTo { token: number, ..NOBODY }, of, task: Task::Work(Box::new(|_| Box::new(()))) }
+    }
+
+    fn pop(queue: &JobQueue) -> Option<u64> {
+        queue.inner.lock().pop().map(|job| job.to.token)
+    }
+
+    #[test]
+    fn owners_take_turns_and_each_keeps_his_order() {
+        let queue = JobQueue::default();
+        for (user, number) in [("a", 1), ("a", 2), ("a", 3), ("b", 4), ("", 5), ("b", 6)] {
+            assert!(queue.push(job(owner(user), number)));
+        }
+        assert!(queue.push(job(JobOwner::of("a", Some([10, 0, 0, 1].into())), 7)), "the same user elsewhere");
+        let order: Vec<_> = std::iter::from_fn(|| pop(&queue)).collect();
+        assert_eq!(order, [1, 4, 5, 7, 2, 6, 3]);
+        assert!(!queue.has_jobs());
+    }
+
+    #[test]
+    fn what_is_long_goes_on_before_what_its_owner_asked_for_later() {
+        let queue = JobQueue::default();
+        for (user, number) in [("a", 1), ("a", 2), ("b", 3), ("b", 4)] {
+            assert!(queue.push(job(owner(user), number)));
+        }
+        let first = queue.inner.lock().pop().expect("a job");
+        queue.inner.lock().put_back(first);
+        let order: Vec<_> = std::iter::from_fn(|| pop(&queue)).collect();
+        assert_eq!(order, [3, 1, 4, 2]);
+        let last = job(owner("c"), 5);
+        assert!(queue.push(last));
+        let last = queue.inner.lock().pop().expect("a job");
+        queue.inner.lock().put_back(last);
+        assert_eq!((pop(&queue), queue.has_jobs()), (Some(5), false));
+    }
+
+    #[test]
+    fn nobody_has_so_many_that_another_finds_no_room() {
+        let queue = JobQueue::default();
+        let many = (0..).take_while(|number| queue.push(job(owner("a"), *number))).count();
+        assert_eq!(many, JOBS_MAX * 3 / 4);
+        let others = (0..).take_while(|number| queue.push(job(owner("b"), *number))).count();
+        assert_eq!(others, (JOBS_MAX - many) * 3 / 4);
+        assert!(!queue.push(job(owner("a"), 0)) && queue.push(job(owner("c"), 0)));
+        let left = (0..).take_while(|number| queue.push(job(JobOwner::BROKER, *number))).count();
+        assert_eq!(many + others + 1 + left, JOBS_MAX, "the broker has the rest");
+        assert!(queue.push_always(job(owner("a"), 0)));
+    }
+
+    #[test]
+    fn memory_is_shared_likewise_until_jobs_are_done() {
+        let queue = JobQueue::default();
+        let large = |user: &str| owner(user).holding((1 << 20) - JOB_BYTES);
+        queue.set_bytes_max(16 << 20);
+        let many = (0..).take_while(|number| queue.push(job(large("a"), *number))).count();
+        assert_eq!((many, queue.bytes()), (12, 12 << 20));
+        while pop(&queue).is_some() {}
+        assert!(!queue.push(job(large("a"), 0)), "they are under way");
+        assert!(queue.push(job(large("b"), 0)) && queue.push(job(large("c").holding(100 << 20), 0)), "one at least");
+        assert!(!queue.push(job(large("d"), 0)), "nothing is free");
+        (0..many).for_each(|_| queue.inner.lock().finish(large("a")));
+        assert!(!queue.inner.lock().by_owner.contains_key(&large("a").key));
+        assert!(!queue.push(job(large("a"), 0)), "the one that is too large");
+        queue.inner.lock().finish(large("c").holding(100 << 20));
+        assert!(queue.push(job(large("a"), 0)));
     }
 }

@@ -74,7 +74,7 @@ pub use group_offsets::{CommitRefused, OffsetsRefused};
 pub use group_progress::{GroupLag, GroupProgress};
 pub use group_reset::{GoOn, ResetError};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
-pub use jobs::{AfterWrite, NOBODY, Pending, Stage, Staged, Work};
+pub use jobs::{AfterWrite, JobOwner, NOBODY, Pending, Stage, Staged, Turns, Work};
 pub use journal::{
     AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, SegmentLook, TailRead,
 };
@@ -108,7 +108,7 @@ pub use security::{
     place_of,
 };
 pub use settings::{BROKER, Class, Kind, RETENTION, Setting, SettingError, Settings, TOPIC, distance, find, nearest, retention_in_ms};
-pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
+pub use subscriptions::{Acknowledged, Acknowledgement, NotReset, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
 pub use topic::{Source, Topic, TopicConfig, TopicQuotas, broker_name, effective};
 pub use transactions::{Told, Transactions};
 pub use unpacking::{Unpack, UnpackCounts, Unpacking};
@@ -269,6 +269,7 @@ impl Broker {
         broker.resume_transactions();
         let broker = Arc::new(broker);
         broker.restore_queues(queues);
+        broker.forget_offsets_left_over();
         Ok(broker)
     }
 
@@ -609,26 +610,46 @@ impl Broker {
         self.reply(to, Reply::Done(what));
     }
 
-    /// Runs administrative work in order; what it returns arrives as [`Reply::Done`]. False: too busy.
-    pub fn control(&self, to: ReplyTo, work: Work) -> bool {
-        self.controller.push(Job { to, task: Task::Work(work) })
+    /// Runs administrative work, that of one asker in order; what it returns arrives as [`Reply::Done`]. False: too busy.
+    pub fn control(&self, to: ReplyTo, of: JobOwner, work: Work) -> bool {
+        self.controller.push(Job { to, of, task: Task::Work(work) })
+    }
+
+    /// As [`Broker::control`], for work that is done in parts.
+    pub fn control_in_turns(&self, to: ReplyTo, of: JobOwner, turns: Turns) -> bool {
+        self.controller.push(Job { to, of, task: Task::Turns(turns) })
     }
 
     /// As [`Broker::control`], for work that writes together with others'.
-    pub fn control_staged(&self, to: ReplyTo, staged: Staged) -> bool {
-        self.controller.push(Job { to, task: Task::Staged(staged) })
+    pub fn control_staged(&self, to: ReplyTo, of: JobOwner, staged: Staged) -> bool {
+        self.controller.push(Job { to, of, task: Task::Staged(staged) })
+    }
+
+    /// As [`Broker::control`] for what is bounded by what there is of other things, and of which nobody hears. It is not done once the broker ends.
+    pub fn control_in_any_case(&self, of: JobOwner, work: Work) {
+        self.controller.push_always(Job { to: NOBODY, of, task: Task::Work(work) });
+    }
+
+    /// What waits for the controller may take so many bytes.
+    pub fn set_control_bytes_max(&self, bytes: usize) {
+        self.controller.set_bytes_max(bytes);
+    }
+
+    /// Bytes that it takes, about.
+    pub fn control_bytes(&self) -> usize {
+        self.controller.bytes()
     }
 
     /// Runs work that reads history from disk; what it returns arrives as [`Reply::Done`]. False: too busy.
-    pub fn read_history(&self, to: ReplyTo, work: Work) -> bool {
-        self.cold.push(Job { to, task: Task::Work(work) })
+    pub fn read_history(&self, to: ReplyTo, of: JobOwner, work: Work) -> bool {
+        self.cold.push(Job { to, of, task: Task::Work(work) })
     }
 
     /// Runs work that writes dead letters, of which nobody hears. Somebody may wait for them who has no patience with readers of history.
     /// How many wait is bounded by what is dead: a queue has one, a subscription of a group those of what its members may have. After the end
     /// of the broker nothing is run.
     fn write_letters(&self, work: Work) {
-        self.letters.push_always(Job { to: NOBODY, task: Task::Work(work) });
+        self.letters.push_always(Job { to: NOBODY, of: JobOwner::BROKER, task: Task::Work(work) });
     }
 
     /// Appends to a journal and waits until it is durable. Not on a shard's thread.

@@ -202,7 +202,7 @@ impl Broker {
             broker.write_ends();
             Box::new(()) as Box<dyn std::any::Any + Send>
         };
-        waiting.scheduled = self.controller.push(Job { to: NOBODY, task: Task::Work(Box::new(work)) });
+        waiting.scheduled = self.controller.push(Job { to: NOBODY, of: crate::jobs::JobOwner::BROKER, task: Task::Work(Box::new(work)) });
     }
 
     /// Ends what is to end. What a journal does not take is tried with the next.

@@ -109,7 +109,7 @@ impl Broker {
             drop(reading);
             Box::new(()) as Box<dyn Any + Send>
         });
-        self.read_history(NOBODY, work)
+        self.read_history(NOBODY, crate::jobs::JobOwner::BROKER, work)
     }
 
     fn read_for(&self, shared: &SharedSubscription, want: AheadWant) -> Option<Result<Ahead, ReadError>> {

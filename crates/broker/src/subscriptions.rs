@@ -10,10 +10,11 @@ mod done;
 mod held;
 mod listed;
 mod looked_after;
+mod released;
 mod writes;
 
 use std::sync::{Arc, OnceLock, Weak};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use delivery::{Acquired, Changes, ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
@@ -54,7 +55,24 @@ pub struct Subscriptions {
     /// That was asked for last.
     last_group: Mutex<Arc<str>>,
     counts: [AtomicU64; ShareEvent::ALL.len()],
+    /// Those of groups, which no queue has, and how many there may be.
+    of_groups: AtomicUsize,
+    of_groups_max: AtomicUsize,
+    /// How often one was refused because of that.
+    refused: AtomicU64,
 }
+
+/// Why a subscription does not start where it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotReset {
+    /// There are as many as there may be.
+    NoRoom,
+    /// The journal does not take it.
+    NotWritten,
+}
+
+/// A subscription of a group that has little to remember takes so many bytes.
+const SUBSCRIPTION_BYTES: usize = 1024;
 
 /// What happens to records of shared subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +123,8 @@ pub struct SharedSubscription {
     volatile: bool,
     /// It is a queue's, or was.
     of_queue: AtomicBool,
+    /// It counts among those of groups.
+    counted: AtomicBool,
     /// Made when a member of a share group is given something.
     members: OnceLock<Box<MembersTally>>,
     me: Weak<SharedSubscription>,
@@ -138,9 +158,9 @@ impl SharedSubscription {
         }
     }
 
-    /// It is a queue's from now on.
-    pub(crate) fn set_of_queue(&self) {
-        self.of_queue.store(true, Ordering::SeqCst);
+    /// It counts among those of groups no more; true: it did.
+    fn uncount(&self) -> bool {
+        self.counted.swap(false, Ordering::SeqCst)
     }
 
     /// Is it a queue's, or was it?
@@ -181,7 +201,42 @@ impl Subscriptions {
             next_consumer: AtomicU64::new(0),
             last_group: Mutex::new(Arc::default()),
             counts: Default::default(),
+            of_groups: AtomicUsize::new(0),
+            of_groups_max: AtomicUsize::new(usize::MAX),
+            refused: AtomicU64::new(0),
         }
+    }
+
+    /// Those of groups may take so many bytes of memory, about. What is there stays.
+    pub fn set_bytes_max(&self, bytes: usize) {
+        self.of_groups_max.store(bytes / SUBSCRIPTION_BYTES, Ordering::Relaxed);
+    }
+
+    /// Bytes that those of groups take, about, and how often one was refused because there were too many.
+    pub fn memory(&self) -> (usize, u64) {
+        (self.of_groups.load(Ordering::Relaxed) * SUBSCRIPTION_BYTES, self.refused.load(Ordering::Relaxed))
+    }
+
+    /// Is there no room for another one of a group? That is counted.
+    pub fn refuses(&self) -> bool {
+        let full = self.of_groups.load(Ordering::Relaxed) >= self.of_groups_max.load(Ordering::Relaxed);
+        self.refused.fetch_add(u64::from(full), Ordering::Relaxed);
+        full
+    }
+
+    /// One is a queue's from now on.
+    pub(crate) fn set_of_queue(&self, shared: &SharedSubscription) {
+        shared.of_queue.store(true, Ordering::SeqCst);
+        self.uncount(shared);
+    }
+
+    fn uncount(&self, shared: &SharedSubscription) {
+        self.of_groups.fetch_sub(usize::from(shared.uncount()), Ordering::Relaxed);
+    }
+
+    /// How many a group has.
+    pub fn count_of_group(&self, group: &str) -> usize {
+        self.by_log.read().count_of_group(group)
     }
 
     pub(crate) fn sink(&self) -> Arc<dyn EventSink> {
@@ -259,6 +314,16 @@ impl Subscriptions {
         Arc::clone(&last)
     }
 
+    /// It is one of a group, unless a queue has it.
+    fn count_in(&self, shared: &SharedSubscription) {
+        if !shared.is_of_queue() && !shared.counted.swap(true, Ordering::SeqCst) {
+            self.of_groups.fetch_add(1, Ordering::Relaxed);
+        }
+        if shared.is_dropped() {
+            self.uncount(shared);
+        }
+    }
+
     fn enter(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
         let mut by_log = self.by_log.write();
         if let Some(there) = by_log.get((name.topic, name.partition, &name.group)) {
@@ -290,6 +355,7 @@ impl Subscriptions {
             dropped: AtomicBool::new(false),
             volatile,
             of_queue: AtomicBool::new(false),
+            counted: AtomicBool::new(false),
             members: OnceLock::new(),
             name,
             log,
@@ -302,6 +368,7 @@ impl Subscriptions {
     }
 
     fn remove(&self, shared: &SharedSubscription) {
+        self.uncount(shared);
         self.by_log.write().remove(shared);
     }
 }
@@ -356,7 +423,8 @@ impl Broker {
                     if let Some(given) = given {
                         state.remember_given(given);
                     }
-                    self.subscriptions().enter(name, log, state, false);
+                    // Queues take theirs when they are restored.
+                    self.subscriptions().count_in(&self.subscriptions().enter(name, log, state, false));
                 }
                 // The log's journal is not known any more; its key is deleted from all.
                 _ => orphans.extend(keys.into_iter().map(|key| AppendItem::State { key, value: None })),
@@ -380,7 +448,7 @@ impl Broker {
     }
 
     /// The subscription of a group to a partition; made at the offset that `start` gives, durably by and by, if it is new.
-    /// `None`: no such partition.
+    /// `None`: no such partition, or there are as many as there may be.
     pub fn subscription(
         &self,
         group: &str,
@@ -391,6 +459,23 @@ impl Broker {
         if let Some(found) = self.subscriptions().get(group, topic.id, partition.0) {
             return Some(found);
         }
+        if self.subscriptions().refuses() {
+            return None;
+        }
+        let made = self.make_subscription(group, topic, partition, start)?;
+        self.subscriptions().count_in(&made);
+        Some(made)
+    }
+
+    /// The same for the broker's own use, which is bounded elsewhere.
+    pub(crate) fn own_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, start: impl FnOnce(&Log) -> Offset) -> Option<Arc<SharedSubscription>> {
+        let found = self.subscriptions().get(group, topic.id, partition.0);
+        let own = found.or_else(|| self.make_subscription(group, topic, partition, start))?;
+        self.subscriptions().uncount(&own);
+        Some(own)
+    }
+
+    fn make_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, start: impl FnOnce(&Log) -> Offset) -> Option<Arc<SharedSubscription>> {
         let log = topic.log(partition)?;
         let name = self.subscriptions().name(group, topic.id, partition);
         let first = start(&log).0;
@@ -399,8 +484,8 @@ impl Broker {
         Some(entered)
     }
 
-    /// As [`Broker::subscription`], at the offset that the group's configuration says. `None`: there is no such partition, or a
-    /// thread that may read from disk is looking for the offset.
+    /// As [`Broker::subscription`], at the offset that the group's configuration says. `None` as well: a thread that may read from disk is looking for
+    /// the offset.
     pub fn open_subscription(&self, group: &str, topic: &Arc<Topic>, partition: PartitionIndex, rules: &ShareRules) -> Option<Arc<SharedSubscription>> {
         let committed_only = rules.committed_only();
         match rules.start() {
@@ -431,7 +516,7 @@ impl Broker {
         });
         let nobody = ReplyTo { shard: SHARD, connection: ConnectionId(u64::MAX), token: 0 };
         // A queue that is full: the next fetch asks again.
-        let _ = self.read_history(nobody, work);
+        let _ = self.read_history(nobody, crate::jobs::JobOwner::BROKER, work);
     }
 
     /// Writes what changed, in the class of the log; `asker` waits for it.
@@ -547,18 +632,6 @@ impl Broker {
         }
     }
 
-    /// Gives back what a consumer has in all subscriptions of its group.
-    pub fn release_consumer(&self, group: &str, consumer: ConsumerId, rules: &ShareRules) {
-        for shared in self.subscriptions().of_group(group) {
-            let (rules, mut dead, mut state) = (self.sharing(&shared, rules).rules, Vec::new(), shared.lock());
-            if state.release_all(consumer, now(), &rules, &mut dead) {
-                self.write_subscription(&shared, &mut state, None);
-                self.wake_subscription(&shared);
-                self.bury(&shared, dead, &rules);
-            }
-        }
-    }
-
     /// What has run out in all subscriptions. On the thread `groups`; false: it has none to look after, and is woken when it has.
     pub(crate) fn expire_subscriptions(&self) -> bool {
         let due = now();
@@ -591,8 +664,9 @@ impl Broker {
         }
     }
 
-    /// Starts subscriptions of a group anew, durably, many of them with one commit; for each: does the journal take it? On the controller's thread.
-    pub fn reset_subscriptions(&self, group: &str, places: &[(Arc<Topic>, PartitionIndex, Offset)]) -> Vec<bool> {
+    /// Starts subscriptions of a group anew, durably, many of them with one commit; for each: is there room for it, and does the journal take it? On the
+    /// controller's thread.
+    pub fn reset_subscriptions(&self, group: &str, places: &[(Arc<Topic>, PartitionIndex, Offset)]) -> Vec<Result<(), NotReset>> {
         let mut outcomes = Vec::with_capacity(places.len());
         for piece in places.chunks(TOGETHER_MAX) {
             let found: Vec<Option<(Arc<SharedSubscription>, Offset)>> = piece
@@ -609,7 +683,11 @@ impl Broker {
             };
             let mut durable = self.durably_each(found.iter().flatten().map(write)).into_iter();
             found.iter().flatten().for_each(|(shared, _)| self.wake_subscription(shared));
-            outcomes.extend(found.iter().map(|one| one.is_some() && durable.next().unwrap_or(false)));
+            outcomes.extend(found.iter().map(|one| match one {
+                None => Err(NotReset::NoRoom),
+                Some(_) if durable.next().unwrap_or(false) => Ok(()),
+                Some(_) => Err(NotReset::NotWritten),
+            }));
         }
         outcomes
     }

@@ -11,7 +11,7 @@ use crate::GroupError;
 use crate::assignors::Assignor;
 use crate::consumer_group::{GroupTimes, Surroundings};
 use crate::group::{Answer, Asked, Effect, Group, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
-use crate::kinds::Kind;
+use crate::kinds::{Client, Kind};
 use crate::offsets::CommittedOffset;
 use crate::record::{decode_offset_key, offset_key, offset_record};
 use crate::sight::Sight;
@@ -20,8 +20,10 @@ use crate::topology::{NoTopics, Topics};
 use crate::weight;
 
 mod account;
+mod clients;
 mod readers;
 
+use clients::Clients;
 use readers::Readers;
 
 /// Keys that a piece of expiring returns, about, at most.
@@ -174,6 +176,8 @@ pub struct GroupCoordinator<W> {
     offsets: HashMap<Arc<str>, Offsets>,
     /// Which groups have offsets of a topic.
     readers: Readers,
+    /// Which groups clients are members of.
+    clients: Clients,
     /// What each group weighs without its offsets, and all together with theirs.
     weights: HashMap<String, usize>,
     bytes: usize,
@@ -202,6 +206,7 @@ impl<W: Copy> GroupCoordinator<W> {
             recorded: HashMap::new(),
             offsets: HashMap::new(),
             readers: Readers::default(),
+            clients: Clients::default(),
             weights: HashMap::new(),
             bytes: 0,
             bytes_max: usize::MAX,
@@ -213,6 +218,7 @@ impl<W: Copy> GroupCoordinator<W> {
 
     /// Puts a record back at start; false when it is none of ours.
     pub fn restore(&mut self, key: &[u8], value: &[u8], now: u64) -> bool {
+        self.clients.note_restored();
         if let Some((group, topic, partition)) = decode_offset_key(key) {
             if let Some(offset) = CommittedOffset::decode(value) {
                 self.groups.entry(group.clone()).or_insert_with(|| Kind::Classic(Box::new(Group::new(&group, now))));
@@ -229,6 +235,36 @@ impl<W: Copy> GroupCoordinator<W> {
         self.groups.insert(name.to_owned(), Kind::Classic(Box::new(group)));
         self.reschedule(name);
         true
+    }
+
+    /// A client speaks as a member of a group, which is no share group: those name their group wherever they read.
+    pub(crate) fn note_client(&mut self, group: &str, id: &str, host: &str) {
+        self.clients.note(group, id, host);
+        if self.clients.is_to_be_made() {
+            self.make_clients();
+        }
+    }
+
+    fn make_clients(&mut self) {
+        self.clients.make(|clients| {
+            for (name, group) in &self.groups {
+                group.each_client(|id, host| clients.note(name, id, host));
+            }
+        });
+    }
+
+    /// The groups, which are no share groups, that this client is a member of; of one that is a member of hundreds not all of them.
+    pub fn groups_of(&mut self, client: Client<'_>) -> Vec<Arc<str>> {
+        if self.clients.is_to_be_made() {
+            self.make_clients();
+        }
+        let noted = self.clients.of(client.id, client.host);
+        noted.iter().filter(|name| self.has_member(name, client)).cloned().collect()
+    }
+
+    /// How many clients are noted with a group, of which some may have gone: twice as many as there are, and a thousand, at most.
+    pub fn clients_noted(&self) -> usize {
+        self.clients.count()
     }
 
     pub(crate) fn reschedule(&mut self, name: &str) {
@@ -290,6 +326,7 @@ impl<W: Copy> GroupCoordinator<W> {
         if let Err(error) = self.check_join(name, &request) {
             return out.push(refuse(error));
         }
+        self.note_client(name, &request.client_id, &request.host);
         if self.has_consumers(name) {
             let joined = self.join_consumers(name, &request, now, out);
             let joined = joined.unwrap_or_else(|(error, id)| Joined::refused(error, &id));
@@ -574,6 +611,11 @@ impl<W: Copy> GroupCoordinator<W> {
             }
             offset_key(name, topic, partition)
         }))
+    }
+
+    /// Topics of which groups have committed offsets.
+    pub fn topics_with_offsets(&self) -> Vec<Arc<str>> {
+        self.readers.topics()
     }
 
     /// Keys of what is committed of a topic.

@@ -57,6 +57,29 @@ impl<W: Copy> Kind<W> {
         }
     }
 
+    fn line(&self, name: &str) -> GroupLine {
+        let (state, kind) = match self {
+            Self::Classic(group) => {
+                let protocol_type = group.protocol_type.clone().unwrap_or_default();
+                return GroupLine { group: name.to_owned(), state: group.state.name(), protocol_type, kind: "classic" };
+            }
+            Self::Consumer(group) => (group.state().name(), "consumer"),
+            Self::Share(group) => (group.state(), "share"),
+            Self::Streams(group) => (group.state(), "streams"),
+        };
+        GroupLine { group: name.to_owned(), state, protocol_type: kind.to_owned(), kind }
+    }
+
+    /// What its members are known by elsewhere, and where they are; of share groups none.
+    pub fn each_client(&self, mut each: impl FnMut(&str, &str)) {
+        match self {
+            Self::Classic(group) => group.members.values().for_each(|member| each(&member.client_id, &member.host)),
+            Self::Consumer(group) => group.members.values().for_each(|member| each(&member.client_id, &member.host)),
+            Self::Streams(group) => group.members.values().for_each(|member| each(&member.client_id, &member.host)),
+            Self::Share(_) => {}
+        }
+    }
+
     pub fn next_deadline(&self) -> Option<u64> {
         match self {
             Self::Classic(group) => group.next_deadline(),
@@ -280,6 +303,7 @@ impl<W: Copy> GroupCoordinator<W> {
             return self.consumer_leave(name, request, now, out);
         }
         self.check_consumer(name, request)?;
+        self.note_client(name, &request.client_id, &request.host);
         let times = self.consumer_times(name);
         let joins = request.epoch == 0;
         let mut changed_over = None;
@@ -501,35 +525,15 @@ impl<W: Copy> GroupCoordinator<W> {
         self.groups.len()
     }
 
-    /// All groups, of whatever kind, in the order of their names.
-    pub fn list(&self) -> Vec<GroupLine> {
-        self.list_after(None, usize::MAX)
+    /// So many groups at most, of whatever kind, those behind `after`, in the order of their names.
+    pub fn list_after(&self, after: Option<&str>, most: usize) -> Vec<GroupLine> {
+        let behind = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        self.groups.range::<str, _>(behind).take(most).map(|(name, group)| group.line(name)).collect()
     }
 
-    /// So many groups at most, those behind `after`.
-    pub fn list_after(&self, after: Option<&str>, most: usize) -> Vec<GroupLine> {
-        let line = |(name, kind): (&String, &Kind<W>)| match kind {
-            Kind::Classic(group) => GroupLine {
-                group: name.clone(),
-                state: group.state.name(),
-                protocol_type: group.protocol_type.clone().unwrap_or_default(),
-                kind: "classic",
-            },
-            Kind::Consumer(group) => GroupLine {
-                group: name.clone(),
-                state: group.state().name(),
-                protocol_type: "consumer".to_owned(),
-                kind: "consumer",
-            },
-            Kind::Share(group) => {
-                GroupLine { group: name.clone(), state: group.state(), protocol_type: "share".to_owned(), kind: "share" }
-            }
-            Kind::Streams(group) => {
-                GroupLine { group: name.clone(), state: group.state(), protocol_type: "streams".to_owned(), kind: "streams" }
-            }
-        };
-        let behind = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        self.groups.range::<str, _>(behind).take(most).map(line).collect()
+    /// One group.
+    pub fn line(&self, name: &str) -> Option<GroupLine> {
+        self.groups.get(name).map(|group| group.line(name))
     }
 
     /// Is there a group with this name, of whatever kind?
@@ -540,11 +544,6 @@ impl<W: Copy> GroupCoordinator<W> {
     /// Has this group, which is no share group, this client as a member?
     pub fn has_member(&self, name: &str, client: Client<'_>) -> bool {
         self.groups.get(name).is_some_and(|group| group.has_member(client))
-    }
-
-    /// Has any other group than this one, which is no share group, this client as a member?
-    pub fn others_have_member(&self, name: &str, client: Client<'_>) -> bool {
-        self.groups.iter().any(|(other, group)| other != name && group.has_member(client))
     }
 
     /// Does a member of this consumer or streams group read the topic? `None`: it is neither.

@@ -81,6 +81,7 @@ impl<W: Copy> GroupCoordinator<W> {
         out: &mut Vec<Effect<W>>,
     ) -> Result<StreamsAnswer, StreamsError> {
         self.check_streams(name, request)?;
+        self.note_client(name, &request.client_id, &request.host);
         let (config, before) = (self.streams_config(name), out.len());
         let around = StreamsSurroundings { now, topics: &*self.topics, config, settings: &self.settings };
         let outcome = match self.groups.get_mut(name) {

@@ -190,7 +190,10 @@ impl Spoken {
             return known.as_ref().and_then(|group| laggards.of_group(group));
         }
         let at = host(fetcher.peer);
-        let found = laggards.find(|group| broker.groups().has_only_member(group, fetcher.at(&at)));
+        let found = match &*broker.groups().groups_of(fetcher.at(&at)) {
+            [only] => laggards.of_group(only),
+            _ => None,
+        };
         self.laggard = Some((now + LAGGARD_KNOWN, found.as_ref().map(|laggard| laggard.group.clone())));
         found
     }
@@ -227,7 +230,7 @@ impl Spoken {
 
     /// G3.
     fn by_client_id(&mut self, broker: &Broker, fetcher: &Fetcher<'_>, now: Instant) -> Option<Verdict> {
-        let filter = broker.filters().only(|group| is_named(group, fetcher.client_id))?;
+        let filter = broker.filters().named(fetcher.client_id)?;
         if self.looked_up.is_some_and(|at| now < at + LOOK_UP_AGAIN) {
             return None;
         }
@@ -244,7 +247,7 @@ impl Spoken {
             return self.still_in_doubt(broker, fetcher, now);
         }
         let at = host(fetcher.peer);
-        let candidates = broker.filters().of_groups(|group| broker.groups().has_member(&group.group, fetcher.at(&at)));
+        let candidates = broker.filters().of_groups(&broker.groups().groups_of(fetcher.at(&at)));
         if candidates.is_empty() {
             // A member joins before it fetches: who is none now is none of these groups' later, or names its group.
             self.doubt = Doubt::Over;
@@ -272,13 +275,6 @@ impl Spoken {
             }
         }
     }
-}
-
-/// Is this client id one that is the group's alone? The Java client calls itself `consumer-GROUP-NUMBER` unless it is told otherwise.
-fn is_named(group: &GroupFilter, client_id: &str) -> bool {
-    let number = client_id.strip_prefix("consumer-").and_then(|rest| rest.strip_prefix(group.group.as_str())?.strip_prefix('-'));
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-        || group.client_ids.iter().any(|own| own == client_id)
 }
 
 #[cfg(test)]

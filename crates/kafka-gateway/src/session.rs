@@ -205,6 +205,8 @@ pub(crate) struct Context<'a> {
     pub alone: bool,
     /// What is reserved for the items of the request: who works on it elsewhere holds it.
     pub room: Option<&'a Arc<dyn RequestRoom>>,
+    /// Bytes of the request.
+    pub length: usize,
     /// Set once the connection is gone, where the request is not handled by its network thread.
     pub gone: Option<&'a Arc<AtomicBool>>,
     /// Appends that a full queue refused.
@@ -448,9 +450,9 @@ impl Session {
         self.look_at_client(header.client_id.as_deref().unwrap_or_default(), now);
         let timed = self.throttle.is_timed().then(Instant::now);
         let outcome = if long {
-            Ok(self.hand_over(api, header, std::mem::replace(reader, Reader::new(Bytes::new())), room.clone(), now))
+            Ok(self.hand_over(api, header, (std::mem::replace(reader, Reader::new(Bytes::new())), length), room.clone(), now))
         } else if api.serves(version) {
-            self.handle(api, (header, &mut *reader), room.as_ref(), (shard, alone), now)
+            self.handle(api, (header, &mut *reader, length), room.as_ref(), (shard, alone), now)
         } else if wire.name == "ApiVersions" {
             Ok(Outcome::Downgraded(handlers::unsupported_api_versions()))
         } else {
@@ -464,7 +466,7 @@ impl Session {
         let outcome = match outcome {
             Ok(Outcome::Long) => {
                 reader.rewind(body);
-                Ok(self.hand_over(api, header, std::mem::replace(reader, Reader::new(Bytes::new())), room, now))
+                Ok(self.hand_over(api, header, (std::mem::replace(reader, Reader::new(Bytes::new())), length), room, now))
             }
             other => other,
         };
@@ -494,7 +496,7 @@ impl Session {
     fn handle(
         &mut self,
         api: &handlers::Api,
-        (header, reader): (&RequestHeader, &mut Reader),
+        (header, reader, length): (&RequestHeader, &mut Reader, usize),
         room: Option<&Arc<dyn RequestRoom>>,
         (shard, alone): (&mut ShardContext, bool),
         now: Instant,
@@ -514,6 +516,7 @@ impl Session {
             now,
             alone,
             room,
+            length,
             gone: None,
             refused: &mut self.refused,
             spoken: &mut self.spoken,
@@ -525,7 +528,7 @@ impl Session {
     }
 
     /// Has a long request handled by other threads.
-    fn hand_over(&self, api: &'static handlers::Api, header: &RequestHeader, reader: Reader, room: Option<Arc<dyn RequestRoom>>, now: Instant) -> Outcome {
+    fn hand_over(&self, api: &'static handlers::Api, header: &RequestHeader, (reader, length): (Reader, usize), room: Option<Arc<dyn RequestRoom>>, now: Instant) -> Outcome {
         long::hand_over(long::Long {
             api,
             gateway: Arc::clone(&self.gateway),
@@ -543,6 +546,7 @@ impl Session {
             throttled: self.throttle.told_ms(now),
             room,
             reader,
+            length,
         })
     }
 
@@ -597,6 +601,7 @@ impl Session {
             now,
             alone: false,
             room: slot.room.as_ref(),
+            length: slot.bytes,
             gone: None,
             refused: &mut self.refused,
             spoken: &mut self.spoken,
@@ -779,9 +784,8 @@ impl Session {
                 wait.cancel(self.connection, shard);
             }
         }
-        for (group, consumer) in self.gateway.share_sessions.close_of((self.shard, self.connection)) {
-            let rules = self.gateway.broker.share_rules(&group);
-            self.gateway.broker.release_consumer(&group, consumer, &rules);
+        for (group, consumers) in self.gateway.share_sessions.close_of((self.shard, self.connection)) {
+            self.gateway.broker.release_consumers(&group, consumers, self.peer.ip());
         }
         self.gateway.broker.waits().leave(self.connection);
         self.gateway.broker.kafka_connections().leave(self.connection);

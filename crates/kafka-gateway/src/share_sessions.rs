@@ -108,12 +108,17 @@ impl ShareSessions {
         self.inner.lock().forget(&(group.to_owned(), member.to_owned()));
     }
 
-    /// A connection is gone; returns the groups and consumers of the sessions that it had opened.
-    pub fn close_of(&self, connection: (ShardId, ConnectionId)) -> Vec<(String, ConsumerId)> {
+    /// A connection is gone; returns the groups of the sessions that it had opened, and their consumers.
+    pub fn close_of(&self, connection: (ShardId, ConnectionId)) -> HashMap<String, Vec<ConsumerId>> {
         let mut inner = self.inner.lock();
         let keys = inner.by_opener.remove(&connection).unwrap_or_default();
-        let ended = keys.into_iter().filter_map(|key| inner.sessions.remove(&key).map(|session| (key.0, session)));
-        ended.map(|(group, session)| (group, session.lock().consumer)).collect()
+        let mut ended: HashMap<String, Vec<ConsumerId>> = HashMap::new();
+        for key in keys {
+            if let Some(session) = inner.sessions.remove(&key) {
+                ended.entry(key.0).or_default().push(session.lock().consumer);
+            }
+        }
+        ended
     }
 }
 

@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn objects_are_kept_whole_and_found_again() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (mode, _) = journal::disk::probe(folder.path(), None).expect("some way of I/O");
+        let (mode, _) = journal::disk::probe(&[folder.path()], None).expect("some way of I/O");
         let archive = FolderArchive::open(&folder.path().join("archive"), mode).expect("a folder");
         assert_eq!(archive.list("one").expect("listed"), Vec::<String>::new());
         let bytes = Bytes::from((0..100_003u32).map(|number| (number % 251) as u8).collect::<Vec<_>>());
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn of_objects_that_are_not_all_stored_no_half_is_left() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (mode, _) = journal::disk::probe(folder.path(), None).expect("some way of I/O");
+        let (mode, _) = journal::disk::probe(&[folder.path()], None).expect("some way of I/O");
         let archive = FolderArchive::open(&folder.path().join("archive"), mode).expect("a folder");
         let in_the_way = folder.path().join("archive/one/15/a");
         std::fs::create_dir_all(&in_the_way).expect("a folder");

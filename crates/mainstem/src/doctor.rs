@@ -322,7 +322,7 @@ fn file_system(place: &Path) -> Option<(u64, u64, Option<u64>)> {
 fn in_out(place: &Path) -> Finding {
     const ABOUT: &str = "disk I/O";
     let folder = place.join(format!(".mainstem-doctor-{}", std::process::id()));
-    let probed = fs::create_dir(&folder).and_then(|()| probe(&folder, None));
+    let probed = fs::create_dir(&folder).and_then(|()| probe(&[&folder], None));
     let _ = fs::remove_dir_all(&folder);
     match probed {
         Ok((IoMode::Uring, _)) => fine(ABOUT, "io_uring and direct I/O".to_owned()),

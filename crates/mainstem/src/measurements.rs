@@ -91,6 +91,8 @@ pub struct Measurements {
     unfinished: Gauge,
     unsettled: Gauge,
     consumers: Gauge,
+    control: Gauge,
+    subscriptions: Gauge,
     groups: Gauge,
     group_settings: Gauge,
     transactional: Gauge,
@@ -156,6 +158,8 @@ impl Measurements {
             ("memory_unfinished_bytes", "Memory of AMQP contents and transactions that are not finished", &self.unfinished),
             ("memory_unsettled_bytes", "Memory reserved for AMQP messages that are delivered and not settled", &self.unsettled),
             ("memory_consumer_bytes", "Memory of AMQP consumers, about", &self.consumers),
+            ("memory_control_bytes", "Memory of changes that wait for their turn, about", &self.control),
+            ("memory_subscription_bytes", "Memory of subscriptions of share groups, about", &self.subscriptions),
             ("memory_group_bytes", "Memory of groups and committed offsets, about", &self.groups),
             ("memory_group_setting_bytes", "Memory of settings of groups, about", &self.group_settings),
             ("memory_transaction_bytes", "Memory of transactional ids and what their transactions hold, about", &self.transactional),
@@ -284,6 +288,8 @@ impl Measurements {
             ("unfinished", node.amqp.unfinished_bytes(), "AMQP contents and transactions that are not finished"),
             ("unsettled", node.broker.vhosts().unsettled_bytes(), "AMQP messages that are delivered and not settled"),
             ("consumers", node.amqp.consumer_bytes(), "AMQP consumers"),
+            ("control", node.broker.control_bytes(), "Changes that wait for their turn"),
+            ("subscriptions", node.broker.subscriptions().memory().0, "Subscriptions of share groups"),
             ("groups", node.broker.groups().memory().0, "Groups and committed offsets"),
             ("transactions", node.broker.transactions().memory().0, "Transactional ids and what their transactions hold"),
             ("producers", sum(&|journal| journal.producer_memory().0), "Idempotent producers that logs know"),
@@ -347,6 +353,8 @@ impl Measurements {
         self.unfinished.set(node.amqp.unfinished_bytes() as i64);
         self.unsettled.set(node.broker.vhosts().unsettled_bytes() as i64);
         self.consumers.set(node.amqp.consumer_bytes() as i64);
+        self.control.set(node.broker.control_bytes() as i64);
+        self.subscriptions.set(node.broker.subscriptions().memory().0 as i64);
         self.groups.set(groups as i64);
         self.group_settings.set(node.broker.group_config_bytes() as i64);
         let (transactional, transactions_refused) = node.broker.transactions().memory();
@@ -364,6 +372,7 @@ impl Measurements {
             ("unfinished", node.amqp.unfinished_refused()),
             ("unsettled", node.broker.vhosts().unsettled_short()),
             ("consumers", node.amqp.consumers_refused()),
+            ("subscriptions", node.broker.subscriptions().memory().1),
             ("groups", groups_refused),
             ("transactions", transactions_refused),
             ("definitions", definitions.refused()),

@@ -73,7 +73,7 @@ impl Reload {
         };
         let loaded = self.tls.as_ref().map(|tls| tls.load()).transpose().map_err(|error| error.to_string())?;
         let settings = fresh.settings.clone();
-        let change = admin::control(&self.broker, move |broker| broker.change_settings(&settings));
+        let change = admin::control(&self.broker, broker::JobOwner::BROKER, move |broker| broker.change_settings(&settings));
         let change = change.ok_or("the broker has too much to do: try again")?.map_err(|error| error.to_string())?;
         // Nothing can be wrong any more.
         if let Some((tls, loaded)) = self.tls.as_ref().zip(loaded) {

@@ -60,6 +60,10 @@ const UNFINISHED_SHARE: usize = 8;
 const CONSUMERS_SHARE: usize = 8;
 /// Part of it for AMQP messages that are delivered and not settled.
 const UNSETTLED_SHARE: usize = 16;
+/// Part of it for subscriptions of share groups.
+const SUBSCRIPTIONS_SHARE: usize = 8;
+/// Part of it for what waits for the controller.
+const CONTROL_SHARE: usize = 16;
 /// Part of it for groups and committed offsets, and as much for settings of groups.
 const GROUPS_SHARE: usize = 16;
 
@@ -86,6 +90,8 @@ fn bound_memory(broker: &Broker, budget: usize) {
     admin::set_memory_budget(budget);
     broker.limits().bound_by_memory(budget);
     broker.bound_unpacking(budget);
+    broker.set_control_bytes_max(budget / CONTROL_SHARE);
+    broker.subscriptions().set_bytes_max(budget / SUBSCRIPTIONS_SHARE);
 }
 
 /// Memory of what comes and goes within moments: requests, answers, and messages on their way to consumers.
@@ -211,7 +217,8 @@ fn finish((broker, of_broker): (&Broker, Threads), (journals, of_journals): (&[A
 }
 
 fn probe_disk(config: &Config, folder: &DataFolder) -> anyhow::Result<IoMode> {
-    let probed = probe(&folder.journal(0), config.io);
+    let journals: Vec<_> = (0..config.settings.int("mainstem.journals") as usize).map(|number| folder.journal(number)).collect();
+    let probed = probe(&journals, config.io);
     let (mode, refused) = probed.with_context(|| format!("--data {}: no way of disk I/O works", config.data.display()))?;
     for reason in &refused {
         tracing::warn!(reason, "a faster way of disk I/O is not available");

@@ -113,7 +113,7 @@ impl Call<'_> {
     pub fn control<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
         let (who, access) = (self.caller.who.clone(), self.access);
         let judged = move |broker: &Arc<Broker>| check_access(&who.now(), access).map(|()| work(broker));
-        crate::control::control(self.broker(), judged).ok_or_else(Answer::busy)?
+        crate::control::control(self.broker(), self.caller.who.job_owner(), judged).ok_or_else(Answer::busy)?
     }
 
     /// The same for what takes rights as well: `judge` says in the same turn, of what is there and of the rights that he has then, whether he may.

@@ -272,7 +272,7 @@ fn all(call: &Call<'_>) -> Outcome {
 /// 404.
 pub(crate) fn line_of(call: &Call<'_>) -> Result<GroupLine, Refusal> {
     let name = call.path("group");
-    let found = lines(call).into_iter().find(|line| line.group == name);
+    let found = call.broker().groups().line(name).filter(|_| call.sees_group(name));
     found.ok_or_else(|| Answer::not_found(format!("there is no group {name:?}")))
 }
 

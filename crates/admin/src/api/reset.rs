@@ -195,7 +195,7 @@ fn reset(call: &Call<'_>) -> Outcome {
     let body = call.object()?;
     body.only(&["to", "topics", "partitions"])?;
     let to = To::of(body.get("to"), call.broker().now_ms())?;
-    let kind = call.broker().groups().list().into_iter().find(|line| line.group == group).map(|line| line.kind);
+    let kind = call.broker().groups().line(&group).map(|line| line.kind);
     if kind.is_none() && body.get("topics").is_none() {
         return Err(Answer::not_found(format!("there is no group {group:?}; with topics it is made")));
     }

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::{
-    AclOperation, AclResource, AuditLine, Broker, Caller, Credentials, DEFAULT_VHOST, GUEST, LoginOutcome, Permission, Principal, QUEUE_GROUP, Refused, Subject, TokenRefusal,
+    AclOperation, AclResource, JobOwner, AuditLine, Broker, Caller, Credentials, DEFAULT_VHOST, GUEST, LoginOutcome, Permission, Principal, QUEUE_GROUP, Refused, Subject, TokenRefusal,
     TokenRefused, User, Via,
 };
 use serde_json::Value;
@@ -42,6 +42,11 @@ impl Identity {
         let subject = broker.security().subject(Some(user.name()), from);
         let is_defined = broker.security().user(user.name()).is_some_and(|there| Arc::ptr_eq(&there, &user));
         Self { user, is_defined, subject, address: from, broker: Arc::clone(broker) }
+    }
+
+    /// Whose turn it is when the controller does something for him.
+    pub fn job_owner(&self) -> JobOwner {
+        JobOwner::of(self.user.name(), Some(self.address))
     }
 
     /// The same as he is now. `None`: he has gone, or somebody else has his name, or he has to log in with another password.

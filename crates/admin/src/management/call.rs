@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use broker::{Broker, Vhost};
+use broker::{JobOwner, Broker, Vhost};
 use routing::Name;
 use serde_json::{Map, Value};
 
@@ -101,7 +101,7 @@ impl Call<'_> {
     pub fn control<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
         let (who, access) = (self.who.clone(), self.access);
         let vhost = self.filled.iter().find(|(name, _)| *name == "vhost").map(|(_, value)| (*value).to_owned());
-        control(self.broker(), move |broker| who.now().check(access, vhost.as_deref()).map(|()| work(broker)))?
+        control(self.broker(), who.job_owner(), move |broker| who.now().check(access, vhost.as_deref()).map(|()| work(broker)))?
     }
 }
 
@@ -114,8 +114,8 @@ pub(crate) fn await_policies(vhost: &Vhost) -> Result<(), Refusal> {
 }
 
 /// See [`Call::control`].
-pub(crate) fn control<T: Send + 'static>(broker: &Arc<Broker>, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
-    crate::control::control(broker, work).ok_or_else(Answer::busy)
+pub(crate) fn control<T: Send + 'static>(broker: &Arc<Broker>, of: JobOwner, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
+    crate::control::control(broker, of, work).ok_or_else(Answer::busy)
 }
 
 /// A name as the broker has it.

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::{Method, header};
-use broker::Broker;
+use broker::{JobOwner, Broker};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -59,7 +59,7 @@ fn take_into_vhost(call: &Call<'_>) -> Outcome {
 fn taken(call: &Call<'_>, vhost: Option<&str>) -> Outcome {
     let body = uploaded(call);
     let text = std::str::from_utf8(body).map_err(|_| Answer::bad_request("failed_to_parse_json"))?;
-    let imported = Document::parse(text, vhost).and_then(|document| document.apply(call.broker())).map_err(refused)?;
+    let imported = Document::parse(text, vhost).and_then(|document| document.apply(call.broker(), call.who.job_owner())).map_err(refused)?;
     if imported.not_taken.is_empty() {
         return Ok(Answer::done());
     }
@@ -115,7 +115,7 @@ fn first_file<'b>(body: &'b [u8], boundary: &str) -> Option<&'b [u8]> {
 /// When it cannot be read, is no document, or something in it cannot be; with its line.
 pub fn load(broker: &Arc<Broker>, path: &Path) -> Result<Imported, InvalidDefinitions> {
     let text = std::fs::read_to_string(path).map_err(InvalidDefinitions::File)?;
-    Document::parse(&text, None)?.apply(broker)
+    Document::parse(&text, None)?.apply(broker, JobOwner::BROKER)
 }
 
 #[cfg(test)]

@@ -8,6 +8,9 @@ use crate::connection::Connection;
 use crate::error::Failure;
 use crate::transaction::{HeldOutcome, OUTCOME_BYTES};
 
+/// What one turn does of what is said of many messages.
+const SETTLED_AT_ONCE: usize = 20_000;
+
 pub(crate) fn ack(connection: &mut Connection, channel: &mut Channel, method: basic::Ack) -> Result<(), Failure> {
     settle(connection, channel, method.delivery_tag, method.multiple, Outcome::Ack)
 }
@@ -32,12 +35,31 @@ fn settle(connection: &mut Connection, channel: &mut Channel, tag: u64, multiple
         connection.settle(consumer, offset, outcome);
         return Ok(());
     }
-    if tag == 0 {
-        channel.unacked.take_all(|_, consumer, offset| connection.settle(consumer, offset, outcome));
-        return Ok(());
+    if settle_through(connection, channel, tag, outcome) { Ok(()) } else { Err(unknown()) }
+}
+
+/// One turn of what is said of all messages up to this one, or of all that the channel has now (0). Where there are more than fit into a turn the
+/// connection pauses, and the method is looked at again. False: the channel does not have this one.
+fn settle_through(connection: &mut Connection, channel: &mut Channel, tag: u64, outcome: Outcome) -> bool {
+    let through = match (channel.settling, tag) {
+        (Some((through, _)), _) => through,
+        (None, 0) => match channel.unacked.newest() {
+            Some(newest) => newest,
+            None => return true,
+        },
+        (None, tag) => tag,
+    };
+    let taken = channel.unacked.take_through(through, SETTLED_AT_ONCE, |_, consumer, offset| connection.settle(consumer, offset, outcome));
+    channel.settling = (taken == Some(false)).then_some((through, outcome));
+    connection.pauses |= channel.settling.is_some();
+    taken.is_some()
+}
+
+/// The channel ends: what it has begun to say of many messages counts for all of them.
+pub(crate) fn finish_settling(connection: &mut Connection, channel: &mut Channel) {
+    if let Some((through, outcome)) = channel.settling.take() {
+        channel.unacked.take_through(through, usize::MAX, |_, consumer, offset| connection.settle(consumer, offset, outcome));
     }
-    let known = channel.unacked.take_through(tag, |_, consumer, offset| connection.settle(consumer, offset, outcome));
-    if known { Ok(()) } else { Err(unknown()) }
 }
 
 /// In a transaction: the deliveries are no longer the client's to speak of, unless it rolls back.
@@ -52,7 +74,7 @@ fn hold(connection: &mut Connection, channel: &mut Channel, tag: u64, multiple: 
             each(tag, consumer, offset);
         }
         (true, 0) => channel.unacked.take_all(each),
-        (true, _) => channel.unacked.take_through(tag, each).then_some(()).ok_or_else(unknown)?,
+        (true, _) => drop(channel.unacked.take_through(tag, usize::MAX, each).ok_or_else(unknown)?),
     }
     // They cannot wait: they are not the client's any more. If there is no room for them they go back with the channel.
     let has_room = connection.has_room_now(taken.len() * OUTCOME_BYTES);
@@ -65,7 +87,9 @@ fn hold(connection: &mut Connection, channel: &mut Channel, tag: u64, multiple: 
 
 pub(crate) fn recover(connection: &mut Connection, channel: &mut Channel, method: basic::Recover) -> Result<(), Failure> {
     give_back(connection, channel, method.requeue)?;
-    connection.out.method(channel.number, &basic::RecoverOk {});
+    if channel.settling.is_none() {
+        connection.out.method(channel.number, &basic::RecoverOk {});
+    }
     Ok(())
 }
 
@@ -77,6 +101,6 @@ fn give_back(connection: &mut Connection, channel: &mut Channel, requeue: bool) 
     if !requeue {
         return Err(Failure::not_implemented("requeue=false"));
     }
-    channel.unacked.take_all(|_, consumer, offset| connection.settle(consumer, offset, Outcome::Requeue));
+    settle_through(connection, channel, 0, Outcome::Requeue);
     Ok(())
 }

@@ -107,7 +107,7 @@ impl Session {
         // What journals take only now is not held back then.
         self.connection.flush_unpaid();
         if !doomed.is_empty() {
-            self.connection.gateway.leave_to_controller(deletion(doomed, true));
+            self.connection.leave_to_controller(deletion(doomed, true));
         }
         true
     }
@@ -119,10 +119,10 @@ impl Session {
         self.abandon_publishes();
         doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
         if !doomed.is_empty() {
-            self.connection.gateway.leave_to_controller(deletion(doomed, true));
+            self.connection.leave_to_controller(deletion(doomed, true));
         }
         if let Some(declaring) = self.connection.declaring.take() {
-            self.connection.gateway.leave_to_controller(deletion_of_declared(declaring));
+            self.connection.leave_to_controller(deletion_of_declared(declaring));
         }
         self.phase = Phase::Ended;
         self.connection.unsee();

@@ -269,7 +269,7 @@ impl Held {
                 // Nothing is ever sent.
                 closed.lock().recv().expect_err("it is dropped");
             };
-            assert!(node.broker.read_history(broker::NOBODY, Box::new(move |_| {
+            assert!(node.broker.read_history(broker::NOBODY, broker::JobOwner::BROKER, Box::new(move |_| {
                 work();
                 Box::new(())
             })));

@@ -155,7 +155,7 @@ fn letters_stand_behind_no_reader_of_history() {
             }
             Box::new(()) as Box<dyn std::any::Any + Send>
         };
-        assert!(node.broker.read_history(NOBODY, Box::new(reads)));
+        assert!(node.broker.read_history(NOBODY, broker::JobOwner::BROKER, Box::new(reads)));
     }
     publish(&mut node, client, "jobs", 1);
     assert_eq!(node.get(client, "jobs", false).body, b"0");

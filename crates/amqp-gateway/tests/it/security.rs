@@ -227,7 +227,7 @@ fn hold_the_controller(node: &Node) -> std::sync::mpsc::Sender<()> {
         let _ = held.recv();
         Box::new(()) as Box<dyn std::any::Any + Send>
     };
-    assert!(node.broker.control(NOBODY, Box::new(wait)), "it has room");
+    assert!(node.broker.control(NOBODY, broker::JobOwner::BROKER, Box::new(wait)), "it has room");
     release
 }
 

@@ -89,6 +89,71 @@ fn all_who_wait_go_on_when_memory_is_free_again() {
     node.stop();
 }
 
+/// A client has so many messages of a queue that what it says of them takes three turns.
+const MANY: u64 = 41_000;
+
+fn with_many() -> (Node, usize) {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "q");
+    (0..MANY).for_each(|_| node.publish(client, "", "q", b"x"));
+    node.consume(client, "q", "c", false);
+    (0..MANY).for_each(|_| assert!(node.next(client).method.contains("Deliver")));
+    (node, client)
+}
+
+fn bytes_of(method: &impl amqp_wire::Encode) -> bytes::BytesMut {
+    let mut out = bytes::BytesMut::new();
+    amqp_wire::write_method(&mut out, 1, method);
+    out
+}
+
+fn counts(node: &Node) -> (u64, u64) {
+    let counts = node.broker.counts(&node.subscription("q").0);
+    (counts.ready, counts.unacknowledged)
+}
+
+/// Others have turns between.
+#[test]
+fn what_is_said_of_very_many_takes_several_turns() {
+    for tag in [0, MANY] {
+        let (mut node, client) = with_many();
+        assert_eq!(node.turns_of(client, &bytes_of(&basic::Ack { delivery_tag: tag, multiple: true })), 3);
+        assert_eq!(counts(&node), (0, 0));
+        node.publish(client, "", "q", b"behind");
+        node.wait_until("it is delivered", |node| node.poll(client).is_some_and(|seen| seen.method.contains("Deliver")));
+        assert_eq!(node.turns_of(client, &bytes_of(&basic::Ack { delivery_tag: MANY + 1, multiple: true })), 1, "it is of this one");
+        node.stop();
+    }
+}
+
+/// What it is about was known when it was said: messages that come back to the channel meanwhile are not among them.
+#[test]
+fn very_many_that_are_given_back_come_again_once() {
+    let (mut node, client) = with_many();
+    node.raw(client, &bytes_of(&basic::Nack { delivery_tag: 0, multiple: true, requeue: true }));
+    (0..MANY).for_each(|_| assert!(node.next(client).method.contains("Deliver")));
+    assert_eq!(counts(&node), (0, MANY));
+    node.send(client, 1, &basic::Recover { requeue: true });
+    let mut recovered = 0;
+    for _ in 0..=MANY {
+        recovered += u64::from(node.next(client).method.contains("RecoverOk"));
+    }
+    assert_eq!((recovered, counts(&node)), (1, (0, MANY)));
+    node.stop();
+}
+
+/// The client has said it of all of them.
+#[test]
+fn who_goes_amid_what_was_said_of_very_many_has_settled_all() {
+    let (mut node, client) = with_many();
+    node.hand(client, &bytes_of(&basic::Ack { delivery_tag: MANY - 1, multiple: true }));
+    assert!(node.has_turn(client), "there is more to do");
+    node.close(client);
+    node.wait_until("what is left is back", |node| counts(node) == (1, 0));
+    node.stop();
+}
+
 #[test]
 fn one_who_gets_too_many_is_refused() {
     let mut node = Node::start();

@@ -7,7 +7,8 @@
 mod notes;
 mod room;
 
-use std::hash::{Hash, Hasher};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -114,12 +115,58 @@ struct Known {
     used: usize,
 }
 
+/// Groups with filters.
+#[derive(Default)]
+struct Groups {
+    by_name: HashMap<String, Arc<GroupFilter>>,
+    /// By the hash of a client id that was given to the group, and its name.
+    by_client_id: BTreeMap<(u64, Arc<str>), Arc<GroupFilter>>,
+    hasher: RandomState,
+}
+
+impl Groups {
+    fn remove(&mut self, name: &str) {
+        let Some(group) = self.by_name.remove(name) else { return };
+        for id in &group.client_ids {
+            self.by_client_id.remove(&(self.hasher.hash_one(id), name.into()));
+        }
+    }
+
+    fn insert(&mut self, group: GroupFilter) {
+        self.remove(&group.group);
+        let (name, group) = (Arc::<str>::from(&*group.group), Arc::new(group));
+        for id in &group.client_ids {
+            self.by_client_id.insert((self.hasher.hash_one(id), Arc::clone(&name)), Arc::clone(&group));
+        }
+        self.by_name.insert(group.group.clone(), group);
+    }
+
+    /// The only one that a client id is of: it was given to the group, or is the Java client's default for its name.
+    fn named(&self, client_id: &str) -> Option<&Arc<GroupFilter>> {
+        let id = self.hasher.hash_one(client_id);
+        let given = self.by_client_id.range((id, Arc::from(""))..).take_while(|((other, _), _)| *other == id).map(|(_, group)| group);
+        let mut given = given.filter(|group| group.client_ids.iter().any(|own| own == client_id));
+        let default = default_group(client_id).and_then(|name| self.by_name.get(name));
+        match (default, given.next(), given.next()) {
+            (Some(group), None, _) | (None, Some(group), None) => Some(group),
+            (Some(group), Some(same), None) if Arc::ptr_eq(group, same) => Some(group),
+            _ => None,
+        }
+    }
+}
+
+/// The group that the Java client calls itself by unless it is told otherwise: `consumer-GROUP-NUMBER`.
+fn default_group(client_id: &str) -> Option<&str> {
+    let (group, number) = client_id.strip_prefix("consumer-")?.rsplit_once('-')?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(group)
+}
+
 /// All filters, and what is known of batches.
 #[derive(Default)]
 pub struct Filters {
     any: AtomicBool,
     generation: AtomicU64,
-    groups: RwLock<HashMap<String, Arc<GroupFilter>>>,
+    groups: RwLock<Groups>,
     known: Mutex<Known>,
     next_id: AtomicU64,
     notes: Notes,
@@ -144,20 +191,18 @@ impl Filters {
 
     /// That of a group.
     pub fn of_group(&self, group: &str) -> Option<Arc<GroupFilter>> {
-        self.groups.read().get(group).cloned()
+        self.groups.read().by_name.get(group).cloned()
     }
 
-    /// The only group with a filter for which `is_its` is true.
-    pub fn only(&self, is_its: impl Fn(&GroupFilter) -> bool) -> Option<Arc<GroupFilter>> {
+    /// The only group with a filter that a client id is of: it was given to the group, or is the Java client's default for its name.
+    pub fn named(&self, client_id: &str) -> Option<Arc<GroupFilter>> {
+        self.groups.read().named(client_id).cloned()
+    }
+
+    /// Those of these groups that have one.
+    pub fn of_groups(&self, names: &[Arc<str>]) -> Vec<Arc<GroupFilter>> {
         let groups = self.groups.read();
-        let mut found = groups.values().filter(|group| is_its(group));
-        let first = found.next()?;
-        found.next().is_none().then(|| Arc::clone(first))
-    }
-
-    /// Groups with a filter for which `is_its` is true.
-    pub fn of_groups(&self, is_its: impl Fn(&GroupFilter) -> bool) -> Vec<Arc<GroupFilter>> {
-        self.groups.read().values().filter(|group| is_its(group)).cloned().collect()
+        names.iter().filter_map(|name| groups.by_name.get(&**name)).cloned().collect()
     }
 
     /// Sets what is kept of batches to at most so many bytes of memory.
@@ -182,14 +227,13 @@ impl Filters {
         match filter {
             Some(filter) => {
                 let client_ids = client_ids.split(',').map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).collect();
-                let filter = GroupFilter { group: group.to_owned(), filter, client_ids };
-                groups.insert(group.to_owned(), Arc::new(filter));
+                groups.insert(GroupFilter { group: group.to_owned(), filter, client_ids });
             }
-            None if !groups.contains_key(group) => return,
-            None => drop(groups.remove(group)),
+            None if !groups.by_name.contains_key(group) => return,
+            None => groups.remove(group),
         }
         self.generation.fetch_add(1, Ordering::Relaxed);
-        self.any.store(!groups.is_empty(), Ordering::Relaxed);
+        self.any.store(!groups.by_name.is_empty(), Ordering::Relaxed);
     }
 
     fn shared(&self, text: &str) -> Option<Arc<SharedFilter>> {

@@ -145,8 +145,16 @@ fn a_filter_comes_and_goes() {
     let (a, b) = (filters.of_group("a").unwrap(), filters.of_group("b").unwrap());
     assert_eq!(a.client_ids, ["one", "two"]);
     assert!(Arc::ptr_eq(&a.filter, &b.filter), "one expression is kept once");
-    assert!(filters.only(|group| group.client_ids.iter().any(|id| id == "two")).is_some_and(|found| found.group == "a"));
-    assert!(filters.only(|_| true).is_none(), "two are not one");
+    let named = |id: &str| filters.named(id).map(|found| found.group.clone());
+    assert_eq!((named("two").as_deref(), named("consumer-b-1").as_deref()), (Some("a"), Some("b")));
+    filters.set("c", "TRUE", "two,three");
+    assert_eq!((named("two"), named("three").as_deref()), (None, Some("c")), "two groups are not one");
+    filters.set("c", "TRUE", "consumer-c-1");
+    assert_eq!((named("two").as_deref(), named("three"), named("consumer-c-1").as_deref()), (Some("a"), None, Some("c")));
+    filters.set("c", "TRUE", "consumer-b-1");
+    assert_eq!(named("consumer-b-1"), None);
+    filters.set("c", "", "");
+    assert_eq!(named("consumer-b-1").as_deref(), Some("b"));
     filters.set("a", "", "");
     assert!(filters.any() && filters.of_group("a").is_none());
     filters.set("b", "", "");

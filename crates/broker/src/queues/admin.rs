@@ -590,7 +590,7 @@ impl Broker {
         let shared = self.queue_subscription(group, topic, partition, durable).expect("a queue's topic has its partitions");
         let given = if known { shared.log().end().0 } else { shared.log().start().0 };
         shared.lock().remember_given(given);
-        shared.set_of_queue();
+        self.subscriptions().set_of_queue(&shared);
         shared
     }
 }

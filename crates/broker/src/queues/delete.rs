@@ -105,7 +105,7 @@ impl Broker {
             doomed.iter().for_each(|(queue, with_connection)| broker.delete_by_itself(queue, *with_connection));
             Box::new(()) as Box<dyn Any + Send>
         };
-        self.control(NOBODY, Box::new(work))
+        self.control(NOBODY, crate::jobs::JobOwner::BROKER, Box::new(work))
     }
 
     /// Deletes queues, many of them with one write. On the controller's thread. False: the broker ends, and some are left.

@@ -260,7 +260,7 @@ impl Broker {
             Box::new(()) as Box<dyn Any + Send>
         });
         // There is no room for another read: whoever looks next begins again.
-        let _ = self.read_history(NOBODY, work);
+        let _ = self.read_history(NOBODY, crate::jobs::JobOwner::BROKER, work);
     }
 
     /// What it was begun for is searched. What has become stable meanwhile may be on the disk too, right after a start for instance: then it goes

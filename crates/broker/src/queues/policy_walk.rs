@@ -423,7 +423,7 @@ impl Broker {
             broker.walk_piece();
             Box::new(()) as Box<dyn Any + Send>
         };
-        queue.scheduled = self.controller.push_always(Job { to: NOBODY, task: Task::Work(Box::new(work)) });
+        queue.scheduled = self.controller.push_always(Job { to: NOBODY, of: crate::jobs::JobOwner::BROKER, task: Task::Work(Box::new(work)) });
         if !queue.scheduled {
             queue.vhosts.drain(..).for_each(|vhost| vhost.policies.walk.give_up());
         }

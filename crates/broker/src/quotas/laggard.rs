@@ -244,11 +244,6 @@ impl Laggards {
         self.groups.read().values().cloned().collect()
     }
 
-    /// The first group with rules that `is` picks.
-    pub fn find(&self, is: impl Fn(&str) -> bool) -> Option<Arc<Laggard>> {
-        self.groups.read().iter().find(|(name, _)| is(name)).map(|(_, laggard)| Arc::clone(laggard))
-    }
-
     /// Gives a group rules; none: takes them away. True if that is a change. Text that was checked.
     pub(crate) fn set(&self, group: &str, text: &str, setter: Option<&Setter>) -> bool {
         let rules = parse(text).unwrap_or_default();

@@ -378,7 +378,7 @@ impl Broker {
                 }
                 Box::new(()) as Box<dyn std::any::Any + Send>
             };
-            let _ = self.control(NOBODY, Box::new(work));
+            let _ = self.control(NOBODY, crate::jobs::JobOwner::BROKER, Box::new(work));
         }
     }
 

@@ -45,6 +45,11 @@ impl Listed {
         self.by_group.get(group).into_iter().flatten().map(|entry| &entry.0)
     }
 
+    /// How many those are.
+    pub fn count_of_group(&self, group: &str) -> usize {
+        self.by_group.get(group).map_or(0, BTreeSet::len)
+    }
+
     /// Those of all its partitions.
     pub fn of_topic(&self, topic: u128) -> impl Iterator<Item = &Arc<SharedSubscription>> {
         let first: Place<'_> = (topic, 0, "");

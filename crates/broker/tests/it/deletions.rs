@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use broker::append::{AppendError, AppendItem};
-use broker::{BindingWish, Caller, CreateTopic, NewRecord, Principal, PublishError, Vhost, VhostWish};
+use broker::append::{Append, AppendError, AppendItem};
+use broker::{BindingWish, Caller, CreateTopic, GoOn, NOBODY, NewRecord, Principal, PublishError, Vhost, VhostWish};
 use bytes::Bytes;
+use delivery::{Commit, CommittedOffset, offset_record};
 use routing::{Argument, Arguments, Declaration, Name, OwnedValue};
 use types::LogId;
 
@@ -216,5 +217,31 @@ fn queues_that_are_deleted_as_topics_go_together() {
     node.close();
     let node = open(folder.path());
     check(&node);
+    node.close();
+}
+
+/// What a group has committed of a topic goes behind the topic, and a crash may come in between: another topic of this name has nothing of it.
+#[test]
+fn what_is_committed_of_a_topic_that_is_gone_goes_at_the_next_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    let (gone, stays) = (node.topic("gone", 1), node.topic("stays", 1));
+    let at = |topic: &str| GoOn { topic: topic.to_owned(), partition: 0, offset: 7 };
+    node.broker.set_group_offsets("g", &[at(&gone.name), at(&stays.name)]).expect("set");
+    node.broker.delete_topic(&gone).expect("deleted");
+    // As a crash leaves it: the record that would have been deleted last is there.
+    let offset = CommittedOffset { offset: 7, leader_epoch: -1, metadata: String::new(), committed_at: 1 };
+    let (key, value) = offset_record("g", &Commit { topic: "gone".to_owned(), partition: 0, offset });
+    let append = Append { to: NOBODY, items: vec![AppendItem::State { key, value: Some(value) }], acknowledge: false };
+    assert!(node.broker.journals()[0].append(append).is_ok());
+    node.close();
+    let offset = |node: &Node, topic: &str| node.broker.groups().offset("g", topic, 0).map(|offset| offset.offset);
+    let node = open(folder.path());
+    assert_eq!((offset(&node, "gone"), offset(&node, "stays")), (None, Some(7)));
+    node.topic("gone", 1);
+    assert_eq!(offset(&node, "gone"), None);
+    node.close();
+    let node = open(folder.path());
+    assert_eq!(offset(&node, "gone"), None, "it is gone from the journal as well");
     node.close();
 }

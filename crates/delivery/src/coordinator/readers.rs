@@ -30,6 +30,13 @@ impl Readers {
         self.0.len() * weight::READER
     }
 
+    /// All that have some.
+    pub fn topics(&self) -> Vec<Arc<str>> {
+        let mut topics: Vec<_> = self.0.iter().map(|(topic, _)| Arc::clone(topic)).collect();
+        topics.dedup();
+        topics
+    }
+
     /// In the order of their names.
     pub fn of(&self, topic: &str) -> Vec<Arc<str>> {
         self.0.range(first(topic)..).take_while(|(known, _)| **known == *topic).map(|(_, group)| Arc::clone(group)).collect()

@@ -1,7 +1,7 @@
 //! Joining, rebalancing, leaving, expiring.
 
 use bytes::Bytes;
-use delivery::{Commit, CommittedOffset, GroupCoordinator, GroupError, GroupState, JoinRequest};
+use delivery::{Client, Commit, CommittedOffset, GroupCoordinator, GroupError, GroupState, JoinRequest, LeaveMember};
 
 use crate::room::{GROUP, INITIAL_DELAY_MS, REBALANCE_MS, Room, SESSION_MS, join, settings};
 
@@ -267,4 +267,51 @@ fn members_may_have_a_hundred_thousand_protocols() {
     room.pass(2 * INITIAL_DELAY_MS);
     let chosen = [first, second].map(|waiter| room.joined(waiter).expect("joined").protocol);
     assert_eq!(chosen, [Some("protocol-99999".to_owned()), Some("protocol-99999".to_owned())]);
+}
+
+/// Groups that a client of this name is a member of, in the order of their names.
+fn groups_of(groups: &mut GroupCoordinator<u64>, id: &str) -> Vec<String> {
+    let mut names: Vec<String> = groups.groups_of(Client { id, host: "127.0.0.1", user: Some("bob") }).iter().map(ToString::to_string).collect();
+    names.sort_unstable();
+    names
+}
+
+/// A client becomes a member at once.
+fn enter(groups: &mut GroupCoordinator<u64>, group: &str, client_id: &str) {
+    let request = JoinRequest { client_id: client_id.to_owned(), fresh_id: format!("{client_id}-1"), two_step: false, ..join("") };
+    groups.join(group, request, 1, 0, &mut Vec::new());
+}
+
+#[test]
+fn it_is_known_which_groups_a_client_is_a_member_of() {
+    let mut groups = GroupCoordinator::new(settings());
+    for (group, client) in [("a", "c"), ("b", "c"), ("b", "d")] {
+        enter(&mut groups, group, client);
+    }
+    assert_eq!((groups_of(&mut groups, "c"), groups_of(&mut groups, "d")), (vec!["a".to_owned(), "b".to_owned()], vec!["b".to_owned()]));
+    assert!(groups_of(&mut groups, "e").is_empty());
+    let gone = LeaveMember { member_id: "c-1".to_owned(), instance: None };
+    groups.leave("a", &[gone], 0, &mut Vec::new()).expect("it is there");
+    assert_eq!(groups_of(&mut groups, "c"), ["b"], "it has left");
+    // After a restart nobody has spoken yet.
+    let (room, ..) = Room::two_members();
+    let mut again = GroupCoordinator::<u64>::new(settings());
+    assert!(room.records.iter().all(|(key, value)| again.restore(key, value, room.now)));
+    let known = again.groups_of(Client { id: "test", host: "127.0.0.1", user: None });
+    assert_eq!(known.iter().map(|name| &**name).collect::<Vec<_>>(), [GROUP]);
+}
+
+/// Names of clients that come and go take no memory for good.
+#[test]
+fn clients_that_have_gone_are_forgotten() {
+    let mut groups = GroupCoordinator::new(settings());
+    enter(&mut groups, "stays", "stays");
+    for number in 0..10_000 {
+        let client = format!("c-{number}");
+        enter(&mut groups, "busy", &client);
+        let gone = LeaveMember { member_id: format!("{client}-1"), instance: None };
+        groups.leave("busy", &[gone], 0, &mut Vec::new()).expect("it is there");
+    }
+    assert!(groups.clients_noted() < 2_500, "{} are noted", groups.clients_noted());
+    assert_eq!(groups_of(&mut groups, "stays"), ["stays"]);
 }

@@ -225,16 +225,19 @@ impl FromStr for IoMode {
     }
 }
 
-/// Finds the best mode that `folder` and the kernel allow, or checks the one asked for. The second part says
+/// Finds the best mode that all of `folders`, which may be on several disks, and the kernel allow, or checks the one asked for. The second part says
 /// what was refused on the way, for the log.
 ///
 /// # Errors
-/// When the mode asked for is not to be had, or the folder cannot be written at all.
-pub fn probe(folder: &Path, wanted: Option<IoMode>) -> io::Result<(IoMode, Vec<String>)> {
+/// When the mode asked for is not to be had, or a folder cannot be written at all.
+pub fn probe(folders: &[impl AsRef<Path>], wanted: Option<IoMode>) -> io::Result<(IoMode, Vec<String>)> {
     let order = [IoMode::Uring, IoMode::Direct, IoMode::Buffered];
     let mut refused = Vec::new();
     for mode in order.into_iter().filter(|mode| wanted.is_none_or(|wanted| wanted == *mode)) {
-        match RealStorage::beside(folder, mode).and_then(|storage| try_mode(&storage, submitter(mode)?)) {
+        let works_in = |folder: &Path| RealStorage::beside(folder, mode).and_then(|storage| try_mode(&storage, submitter(mode)?));
+        let named = |folder: &Path, error: io::Error| if folders.len() > 1 { io::Error::new(error.kind(), format!("{}: {error}", folder.display())) } else { error };
+        let works = folders.iter().map(AsRef::as_ref).try_for_each(|folder| works_in(folder).map_err(|error| named(folder, error)));
+        match works {
             Ok(()) => return Ok((mode, refused)),
             Err(error) if wanted.is_some() => return Err(error),
             Err(error) => refused.push(format!("{mode}: {error}")),

@@ -287,7 +287,7 @@ pub fn modes() -> Vec<IoMode> {
     let folder = tempfile::tempdir().expect("a folder");
     let all = [IoMode::Uring, IoMode::Direct, IoMode::Buffered];
     let (usable, refused): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|mode| journal::disk::probe(folder.path(), Some(*mode)).is_ok());
+        all.into_iter().partition(|mode| journal::disk::probe(&[folder.path()], Some(*mode)).is_ok());
     for mode in refused {
         println!("this machine has no {mode}: not tested");
     }

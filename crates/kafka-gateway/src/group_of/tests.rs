@@ -5,7 +5,7 @@ use super::*;
 fn of(group: &str, client_ids: &[&str]) -> impl Fn(&str) -> bool {
     let filters = broker::Filters::default();
     filters.set(group, "TRUE", &client_ids.join(","));
-    move |client_id: &str| filters.only(|group| is_named(group, client_id)).is_some()
+    move |client_id: &str| filters.named(client_id).is_some()
 }
 
 #[test]

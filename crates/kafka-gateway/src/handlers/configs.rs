@@ -1,6 +1,7 @@
 //! DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, of topics and groups; the broker's own settings are in `broker_configs.rs`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use broker::{AclOperation, AclResource, AlterError, BROKER, Broker, DEAD_LETTER_TOPIC, GROUP as GROUP_TABLE, GroupChange, GroupValue, Kind, QUEUE_GROUP, Setting, Source, TOPIC, broker_name, find};
 use hashbrown::HashSet;
@@ -15,9 +16,10 @@ use kafka_wire::incremental_alter_configs::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
-use super::{Outcome, broker_configs, control};
+use super::{Outcome, broker_configs, control_in_turns};
 use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
+use crate::body::Body;
 use crate::error_code::of_alter;
 use crate::session::Context;
 use crate::written::{Listing, Parts};
@@ -338,31 +340,75 @@ fn refusal(error: &AlterError) -> Refusal {
     (of_alter(error), error.to_string())
 }
 
-/// Changes resources, each for itself; for each, why it was not changed. What is written of topics is one commit, and so is what is written of
-/// groups, however many there are. `plan` is told of a topic that is not there for who asks. `judged`: who asks, and those that may not be changed; `None`: there is no room, of which all are told.
-fn change_all<R>(
-    judged: Option<(&Asking<'_>, Denied)>,
-    resources: &[R],
-    key: impl Fn(&R) -> (i8, &Str),
-    plan: impl Fn(&Broker, &R, Option<&Refusal>) -> Result<Planned, Refusal>,
-) -> Vec<Option<Refusal>> {
-    let Some((asking, denied)) = judged else {
-        return resources.iter().map(|_| Some((ErrorCode::RequestTimedOut, "The controller is busy.".to_owned()))).collect();
-    };
-    let (broker, setter) = (asking.broker, asking.setter());
-    let named = count_names(resources.iter().map(&key));
-    let planned = resources.iter().map(|resource| {
-        let (kind, name) = key(resource);
-        match denied.get(&(kind, name.clone())) {
-            _ if named[&(kind, name)] > 1 => Err(twice()),
-            // What is wrong with the request itself comes first, as with a topic that is not there.
-            Some(refusal) if is_absent(refusal) => plan(broker, resource, Some(refusal)),
-            Some(refusal) => Err(refusal.clone()),
-            None => plan(broker, resource, None),
+/// A resource of a request, and what of it is to change.
+trait Wish: Send + Sync + 'static {
+    type Answer: Send;
+    type Response: Body + 'static;
+
+    /// Its type and name.
+    fn resource(&self) -> (i8, &Str);
+
+    /// A topic for dead letters that it names.
+    fn letters(&self) -> Option<&Str>;
+
+    /// What is to be written. `absent`: it is not there for who asks, who is told of what is wrong with the request before.
+    fn plan(&self, broker: &Broker, absent: Option<&Refusal>, validate_only: bool) -> Result<Planned, Refusal>;
+
+    fn answer(&self, refusal: Option<Refusal>) -> Self::Answer;
+
+    fn response(answers: Vec<Self::Answer>) -> Self::Response;
+}
+
+/// Resources that are changed in one turn of the controller.
+const AT_ONCE: usize = 5_000;
+
+/// Changes what a request names, some thousands at a time, between which others have turns.
+fn change<W: Wish>(context: &Context<'_>, act: &'static str, wishes: Vec<W>, validate_only: bool) -> Outcome {
+    let (acting, wishes) = (context.acting(act), Arc::<[W]>::from(wishes));
+    let (repeated, of_busy) = (repeated(&wishes), Arc::clone(&wishes));
+    let busy = move || W::response(of_busy.iter().map(|wish| wish.answer(Some((ErrorCode::RequestTimedOut, "The controller is busy.".to_owned())))).collect());
+    let mut answers = Vec::with_capacity(wishes.len());
+    control_in_turns(context, busy, move |asking| {
+        let piece = &wishes[answers.len()..][..AT_ONCE.min(wishes.len() - answers.len())];
+        for (wish, refusal) in piece.iter().zip(change_all(asking, piece, &repeated, validate_only)) {
+            if !validate_only {
+                let (kind, name) = wish.resource();
+                acting.note(&shown(kind, name), refusal.as_ref().map_or(0, |(code, _)| code.code()));
+            }
+            answers.push(wish.answer(refusal));
         }
-    });
-    let (mut outcomes, mut topics, mut groups) = (Vec::with_capacity(resources.len()), Vec::new(), Vec::new());
-    for (at, planned) in planned.enumerate() {
+        (answers.len() == wishes.len()).then(|| W::response(std::mem::take(&mut answers)))
+    })
+}
+
+/// Resources that are named more than once.
+fn repeated<W: Wish>(wishes: &[W]) -> HashSet<(i8, Str)> {
+    let (mut once, mut more) = (HashSet::with_capacity(wishes.len()), HashSet::new());
+    for resource in wishes.iter().map(W::resource) {
+        if !once.insert(resource) {
+            more.insert((resource.0, resource.1.clone()));
+        }
+    }
+    more
+}
+
+/// Changes resources, each for itself; for each, why it was not changed. What is written of topics is one commit, and so is what is written of
+/// groups, however many there are.
+fn change_all<W: Wish>(asking: &Asking<'_>, wishes: &[W], repeated: &HashSet<(i8, Str)>, validate_only: bool) -> Vec<Option<Refusal>> {
+    let (broker, setter) = (asking.broker, asking.setter());
+    let letters = wishes.iter().filter(|wish| wish.resource().0 == GROUP).filter_map(|wish| Some((wish.resource().1, wish.letters()?)));
+    let denied = denied(asking, wishes.iter().map(W::resource), letters);
+    let (mut outcomes, mut topics, mut groups) = (Vec::with_capacity(wishes.len()), Vec::new(), Vec::new());
+    for (at, wish) in wishes.iter().enumerate() {
+        let (kind, name) = wish.resource();
+        let place = (kind, name.clone());
+        let planned = match denied.get(&place) {
+            _ if repeated.contains(&place) => Err((ErrorCode::InvalidRequest, "Each resource must appear at most once.".to_owned())),
+            // What is wrong with the request itself comes first, as with a topic that is not there.
+            Some(refusal) if is_absent(refusal) => wish.plan(broker, Some(refusal), validate_only),
+            Some(refusal) => Err(refusal.clone()),
+            None => wish.plan(broker, None, validate_only),
+        };
         outcomes.push(planned.as_ref().err().cloned());
         match planned {
             Ok(Planned::Topic(name, overrides)) => topics.push((at, (name, overrides))),
@@ -412,16 +458,6 @@ fn shown(kind: i8, name: &str) -> String {
     format!("{kind}:{name}")
 }
 
-fn count_names<'a>(names: impl Iterator<Item = (i8, &'a Str)>) -> hashbrown::HashMap<(i8, &'a Str), usize> {
-    let mut counts = hashbrown::HashMap::new();
-    names.for_each(|name| *counts.entry(name).or_default() += 1);
-    counts
-}
-
-fn twice() -> Refusal {
-    (ErrorCode::InvalidRequest, "Each resource must appear at most once.".to_owned())
-}
-
 fn alter_one(broker: &Broker, resource: &AlterConfigsResource, absent: Option<&Refusal>, validate_only: bool) -> Result<Planned, Refusal> {
     check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
     let kind = resource.resource_type;
@@ -459,34 +495,44 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, absent: Option<&R
     plan(broker, kind, &resource.resource_name, overrides, set, validate_only)
 }
 
+impl Wish for AlterConfigsResource {
+    type Answer = AlterConfigsResourceResponse;
+    type Response = IncrementalAlterConfigsResponse;
+
+    fn resource(&self) -> (i8, &Str) {
+        (self.resource_type, &self.resource_name)
+    }
+
+    fn letters(&self) -> Option<&Str> {
+        letters_of(self.configs.iter().map(|config| (&config.name, config.value.as_ref())))
+    }
+
+    fn plan(&self, broker: &Broker, absent: Option<&Refusal>, validate_only: bool) -> Result<Planned, Refusal> {
+        alter_one(broker, self, absent, validate_only)
+    }
+
+    fn answer(&self, refusal: Option<Refusal>) -> Self::Answer {
+        let (error_code, error_message) = told(refusal);
+        Self::Answer { error_code, error_message, resource_type: self.resource_type, resource_name: self.resource_name.clone(), ..Default::default() }
+    }
+
+    fn response(responses: Vec<Self::Answer>) -> Self::Response {
+        Self::Response { responses, ..Default::default() }
+    }
+}
+
+/// The topic for dead letters that settings of a group name; named twice they are refused anyway.
+fn letters_of<'a>(mut settings: impl Iterator<Item = (&'a Str, Option<&'a Str>)>) -> Option<&'a Str> {
+    settings.find_map(|(name, value)| value.filter(|topic| **name == *DEAD_LETTER_TOPIC && !topic.is_empty()))
+}
+
+fn told(refusal: Option<Refusal>) -> (i16, Option<Str>) {
+    refusal.map_or((0, None), |(code, message)| (code.code(), Some(message.into())))
+}
+
 pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = IncrementalAlterConfigsRequest::decode(reader, context.version)?;
-    let validate_only = request.validate_only;
-    let run = move |on: Option<&Asking<'_>>| {
-        let groups = request.resources.iter().filter(|resource| resource.resource_type == GROUP);
-        let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
-        let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
-        let resources = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
-        let judged = on.map(|asking| (asking, denied(asking, resources, letters)));
-        let one = |broker: &Broker, resource: &AlterConfigsResource, absent: Option<&Refusal>| alter_one(broker, resource, absent, request.validate_only);
-        let outcomes = change_all(judged, &request.resources, |resource| (resource.resource_type, &resource.resource_name), one);
-        let responses = request.resources.iter().zip(outcomes).map(|(resource, error)| AlterConfigsResourceResponse {
-            error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
-            error_message: error.map(|(_, message)| message.into()),
-            resource_type: resource.resource_type,
-            resource_name: resource.resource_name.clone(),
-            ..AlterConfigsResourceResponse::default()
-        });
-        IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }
-    };
-    let (busy, acting) = (run.clone(), context.acting("IncrementalAlterConfigs"));
-    Ok(control(context, move || busy(None), move |_, asking| {
-        let response = run(Some(asking));
-        if !validate_only {
-            response.responses.iter().for_each(|one| acting.note(&shown(one.resource_type, &one.resource_name), one.error_code));
-        }
-        response
-    }))
+    Ok(change(context, "IncrementalAlterConfigs", request.resources, request.validate_only))
 }
 
 fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, absent: Option<&Refusal>, validate_only: bool) -> Result<Planned, Refusal> {
@@ -503,34 +549,35 @@ fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, 
     plan(broker, resource.resource_type, &resource.resource_name, overrides, set, validate_only)
 }
 
+impl Wish for alter_configs::AlterConfigsResource {
+    type Answer = alter_configs::AlterConfigsResourceResponse;
+    type Response = AlterConfigsResponse;
+
+    fn resource(&self) -> (i8, &Str) {
+        (self.resource_type, &self.resource_name)
+    }
+
+    fn letters(&self) -> Option<&Str> {
+        letters_of(self.configs.iter().map(|config| (&config.name, config.value.as_ref())))
+    }
+
+    fn plan(&self, broker: &Broker, absent: Option<&Refusal>, validate_only: bool) -> Result<Planned, Refusal> {
+        replace_one(broker, self, absent, validate_only)
+    }
+
+    fn answer(&self, refusal: Option<Refusal>) -> Self::Answer {
+        let (error_code, error_message) = told(refusal);
+        Self::Answer { error_code, error_message, resource_type: self.resource_type, resource_name: self.resource_name.clone(), ..Default::default() }
+    }
+
+    fn response(responses: Vec<Self::Answer>) -> Self::Response {
+        Self::Response { responses, ..Default::default() }
+    }
+}
+
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterConfigsRequest::decode(reader, context.version)?;
-    let validate_only = request.validate_only;
-    let run = move |on: Option<&Asking<'_>>| {
-        let groups = request.resources.iter().filter(|resource| resource.resource_type == GROUP);
-        let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
-        let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
-        let resources = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
-        let judged = on.map(|asking| (asking, denied(asking, resources, letters)));
-        let one = |broker: &Broker, resource: &alter_configs::AlterConfigsResource, absent: Option<&Refusal>| replace_one(broker, resource, absent, request.validate_only);
-        let outcomes = change_all(judged, &request.resources, |resource| (resource.resource_type, &resource.resource_name), one);
-        let responses = request.resources.iter().zip(outcomes).map(|(resource, error)| alter_configs::AlterConfigsResourceResponse {
-            error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
-            error_message: error.map(|(_, message)| message.into()),
-            resource_type: resource.resource_type,
-            resource_name: resource.resource_name.clone(),
-            ..Default::default()
-        });
-        AlterConfigsResponse { responses: responses.collect(), ..Default::default() }
-    };
-    let (busy, acting) = (run.clone(), context.acting("AlterConfigs"));
-    Ok(control(context, move || busy(None), move |_, asking| {
-        let response = run(Some(asking));
-        if !validate_only {
-            response.responses.iter().for_each(|one| acting.note(&shown(one.resource_type, &one.resource_name), one.error_code));
-        }
-        response
-    }))
+    Ok(change(context, "AlterConfigs", request.resources, request.validate_only))
 }
 
 /// ListConfigResources: topics, the broker, and groups that have settings of their own.

@@ -168,7 +168,7 @@ enum Cold {
 }
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
-    let request = FetchRequest::decode(reader, context.version)?;
+    let mut request = FetchRequest::decode(reader, context.version)?;
     let by_id = context.version >= 13;
     let fail = |code: ErrorCode| Ok(Outcome::answer(FetchResponse { error_code: code.code(), ..FetchResponse::default() }));
     let (broker, sessions) = (&context.gateway.broker, &context.gateway.fetch_sessions);
@@ -176,6 +176,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let asking = context.asking();
     let names = request.topics.iter().map(|topic| topic.topic.len()).sum();
     let mut listed = list_wanted(&request, by_id, context);
+    // What it names takes as much memory again.
+    request.topics = Vec::new();
     let judged = asking.stamp();
     judge(&mut listed, by_id, broker, &asking);
     let mut start = 0;
@@ -545,7 +547,7 @@ impl FetchWait {
                 drop(held);
                 Box::new(read) as Box<dyn std::any::Any + Send>
             };
-            broker.read_history(context.to, Box::new(work))
+            broker.read_history(context.to, context.job_owner(), Box::new(work))
         };
         if sent {
             self.cold = Some(cold);

@@ -24,6 +24,9 @@ use crate::written::{Listing, Parts, Written};
 /// Of requests that name more the controller looks nothing up.
 const LOOKED_UP_BY_CONTROLLER: usize = 1000;
 
+/// Topics that are created in one turn of the controller.
+const CREATED_AT_ONCE: usize = 2_000;
+
 /// A topic by name or by id, as it was asked for.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Asked {
@@ -123,6 +126,7 @@ struct Wanted {
 }
 
 /// Why topics that are not there have not been created.
+#[derive(Default)]
 struct Refused {
     names: HashMap<Str, ErrorCode>,
     /// All of them.
@@ -154,7 +158,7 @@ fn create(wanted: Wanted, missing: Vec<Str>, mut refused: Refused, context: &mut
         mutations.admit(|| each);
     }
     let (wanted, client) = (Arc::new(wanted), Arc::new(context.asking().client()));
-    let (address, to, room) = (context.peer.ip(), context.to, context.room.cloned());
+    let (address, to, owner, room) = (context.peer.ip(), context.to, context.job_owner_for_all(), context.room.cloned());
     let answer = {
         let (own, wanted, client) = (Arc::clone(gateway), Arc::clone(&wanted), Arc::clone(&client));
         move |refused: &Refused| -> JobBody { Box::new(wanted.response(&own, &client, refused)) }
@@ -172,18 +176,22 @@ fn create(wanted: Wanted, missing: Vec<Str>, mut refused: Refused, context: &mut
         }
     };
     let is_long = wanted.asked.len() > LOOKED_UP_BY_CONTROLLER;
-    let (now, elsewhere) = (answer.clone(), later.clone());
-    let job = Box::new(move |broker: &Arc<Broker>| {
-        let _room = room;
-        refused.names.extend(client.ask(broker, |asking| create_missing(broker, asking, missing, wanted.operations)));
+    let (now, elsewhere, mut missing) = (answer.clone(), later.clone(), missing.into_iter());
+    let turns = Box::new(move |broker: &Arc<Broker>| {
+        let _room = &room;
+        let piece = missing.by_ref().take(CREATED_AT_ONCE).collect();
+        refused.names.extend(client.ask(broker, |asking| create_missing(broker, asking, piece, wanted.operations)));
+        if !missing.as_slice().is_empty() {
+            return None;
+        }
         if is_long {
             // Another reply follows, unless the broker ends.
-            elsewhere(broker, refused);
-            return Box::new(()) as Box<dyn Any + Send>;
+            elsewhere(broker, std::mem::take(&mut refused));
+            return Some(Box::new(()) as Box<dyn Any + Send>);
         }
-        Box::new(now(&refused)) as Box<dyn Any + Send>
+        Some(Box::new(now(&refused)) as Box<dyn Any + Send>)
     });
-    if gateway.broker.control(to, job) {
+    if gateway.broker.control_in_turns(to, owner, turns) {
         return Outcome::Wait(Box::new(JobWait));
     }
     let busy = Refused { names: HashMap::new(), others: Some(ErrorCode::LeaderNotAvailable) };

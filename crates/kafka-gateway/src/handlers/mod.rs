@@ -149,7 +149,23 @@ fn control<B: Body + 'static>(
         let body: JobBody = Box::new(client.ask(broker, |asking| work(broker, asking)));
         Box::new(body) as Box<dyn std::any::Any + Send>
     });
-    if context.gateway.broker.control(context.to, job) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::answer(busy()) }
+    if context.gateway.broker.control(context.to, context.job_owner_for_all(), job) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::answer(busy()) }
+}
+
+/// As [`control`], for a request of many entries: `turn` does a part of it each time it is called, and has the response after the last one.
+fn control_in_turns<B: Body + 'static>(
+    context: &Context<'_>,
+    busy: impl FnOnce() -> B,
+    mut turn: impl FnMut(&Asking<'_>) -> Option<B> + Send + 'static,
+) -> Outcome {
+    let client = context.asking().client();
+    let room = context.room.cloned();
+    let turns = Box::new(move |broker: &std::sync::Arc<broker::Broker>| {
+        let _room = &room;
+        let body: JobBody = Box::new(client.ask(broker, &mut turn)?);
+        Some(Box::new(body) as Box<dyn std::any::Any + Send>)
+    });
+    if context.gateway.broker.control_in_turns(context.to, context.job_owner_for_all(), turns) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::answer(busy()) }
 }
 
 /// The code of a part of an answer for which there is no room ([`crate::answer_room::AnswerRoom`]): clients ask for it again.
@@ -277,7 +293,7 @@ static APIS: &[Api] = &[
     Api::new(49, 0, 1, quotas::alter).handed_over(),
     Api::new(50, 0, 0, scram::describe).handed_over(),
     Api::new(51, 0, 0, scram::alter).handed_over(),
-    Api::new(55, 0, 2, replication::describe_quorum),
+    Api::new(55, 0, 2, replication::describe_quorum).handed_over(),
     Api::new(57, 0, 2, features::update),
     Api::new(60, 0, 2, cluster::describe),
     Api::new(61, 0, 0, transaction_admin::describe_producers).handed_over(),

@@ -203,7 +203,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     responses.retain(|topic| !topic.partitions.is_empty());
     if request.share_session_epoch == CLOSE {
         context.gateway.share_sessions.close(&group, &member);
-        broker.release_consumer(&group, consumer, &rules);
+        broker.release_consumers(&group, vec![consumer], context.peer.ip());
     }
     broker.close_acknowledgement(&acknowledgement);
     let acquisition_lock_timeout_ms = rules.rules.lock as i32;

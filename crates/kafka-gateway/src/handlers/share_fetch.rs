@@ -248,7 +248,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
     let closes = request.share_session_epoch == CLOSE;
     if closes {
         context.gateway.share_sessions.close(&group, &member);
-        broker.release_consumer(&group, consumer, &rules);
+        broker.release_consumers(&group, vec![consumer], context.peer.ip());
     }
     if !said.is_empty() {
         broker.close_acknowledgement(&acknowledgement);
@@ -306,8 +306,14 @@ fn open(broker: &Broker, group: &str, topic: Uuid, partition: i32, rules: &Share
     let found = broker.topic_by_id(TopicId(topic)).ok_or(ErrorCode::UnknownTopicId)?;
     let index = super::fetch::index(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     found.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    if broker.subscriptions().get(group, found.id, index.0).is_none() && broker.share_group_members(group).is_none() {
-        return Err(ErrorCode::GroupIdNotFound);
+    if broker.subscriptions().get(group, found.id, index.0).is_none() {
+        if broker.share_group_members(group).is_none() {
+            return Err(ErrorCode::GroupIdNotFound);
+        }
+        // Of the codes for a partition the only one after which clients say so in their log and ask again.
+        if broker.subscriptions().refuses() {
+            return Err(ErrorCode::UnknownServerError);
+        }
     }
     let shared = broker.open_subscription(group, &found, index, rules);
     if let Some(shared) = &shared {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use broker::{AclOperation, Broker, QUEUE_GROUP, SharedSubscription, Topic};
+use broker::{AclOperation, Broker, NotReset, QUEUE_GROUP, ShareRules, SharedSubscription, Topic};
 use hashbrown::{HashMap, HashSet};
 use kafka_wire::alter_share_group_offsets::{
     AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsResponse, AlterShareGroupOffsetsResponsePartition,
@@ -29,6 +29,10 @@ const NONE: i64 = -1;
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeShareGroupOffsetsRequest::decode(reader, context.version)?;
+    let whole_groups = request.groups.iter().filter(|group| group.topics.is_none());
+    if context.is_long(whole_groups.map(|group| context.gateway.broker.subscriptions().count_of_group(&group.group_id)).sum()) {
+        return Ok(Outcome::Long);
+    }
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let may_see = |name: &str| asking.check_topic(AclOperation::Describe, name);
     // All that a group has is told once, however often it is asked for.
@@ -79,10 +83,11 @@ fn of_topic(
     known: Option<Arc<broker::Topic>>,
     topic: DescribeShareGroupOffsetsRequestTopic,
 ) -> DescribeShareGroupOffsetsResponseTopic {
+    let rules = broker.share_rules(group);
     let of = |partition: i32| {
         let found = known.as_ref().zip(index(partition));
         let shared = found.and_then(|(known, index)| broker.subscriptions().get(group, known.id, index.0));
-        described(broker, partition, shared.as_ref())
+        described(broker, partition, shared.as_ref(), &rules)
     };
     let partitions = topic.partitions.into_iter().map(of).collect();
     let topic_id = known.as_ref().map(|known| known.id.0).unwrap_or_default();
@@ -90,11 +95,12 @@ fn of_topic(
 }
 
 fn of_group(broker: &Broker, group: &str) -> Vec<DescribeShareGroupOffsetsResponseTopic> {
+    let rules = broker.share_rules(group);
     let mut topics: Vec<DescribeShareGroupOffsetsResponseTopic> = Vec::new();
     for shared in broker.subscriptions().of_group(group) {
         let id = uuid::Uuid::from_u128(shared.name().topic);
         let Some(topic) = broker.topic_by_id(TopicId(id)) else { continue };
-        let partition = described(broker, shared.name().partition as i32, Some(&shared));
+        let partition = described(broker, shared.name().partition as i32, Some(&shared), &rules);
         match topics.last_mut() {
             Some(last) if last.topic_id == id => last.partitions.push(partition),
             _ => topics.push(DescribeShareGroupOffsetsResponseTopic {
@@ -108,10 +114,10 @@ fn of_group(broker: &Broker, group: &str) -> Vec<DescribeShareGroupOffsetsRespon
     topics
 }
 
-fn described(broker: &Broker, partition_index: i32, shared: Option<&Arc<SharedSubscription>>) -> DescribeShareGroupOffsetsResponsePartition {
+fn described(broker: &Broker, partition_index: i32, shared: Option<&Arc<SharedSubscription>>, rules: &ShareRules) -> DescribeShareGroupOffsetsResponsePartition {
     let mut answer = DescribeShareGroupOffsetsResponsePartition { partition_index, start_offset: NONE, lag: NONE, ..Default::default() };
     if let Some(shared) = shared {
-        let sharing = broker.sharing(shared, &broker.share_rules(&shared.name().group));
+        let sharing = broker.sharing(shared, rules);
         let mut state = shared.lock();
         broker.expire_subscription(shared, &mut state, &sharing.rules);
         state.trim(shared.log().start().0);
@@ -166,9 +172,12 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
                 Err(code) => drop(outcomes.insert(place, code.code())),
             }
         }
-        let durable = broker.reset_subscriptions(&request.group_id, &starts);
-        let refused = moved.into_iter().zip(durable).filter(|(_, durable)| !durable);
-        outcomes.extend(refused.map(|(place, _)| (place, ErrorCode::KafkaStorageError.code())));
+        let code = |refused: NotReset| match refused {
+            NotReset::NoRoom => ErrorCode::GroupMaxSizeReached,
+            NotReset::NotWritten => ErrorCode::KafkaStorageError,
+        };
+        let refused = moved.into_iter().zip(broker.reset_subscriptions(&request.group_id, &starts));
+        outcomes.extend(refused.filter_map(|(place, outcome)| Some((place, code(outcome.err()?).code()))));
         let responses = request.topics.iter().map(|topic| {
             let of = |one: &AlterShareGroupOffsetsRequestPartition| {
                 let error_code = outcomes.get(&(&topic.topic_name, one.partition_index)).copied().unwrap_or(0);

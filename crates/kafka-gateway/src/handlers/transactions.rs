@@ -125,7 +125,7 @@ fn with_producer_id(
         return go_on(Some(fresh), context);
     }
     let work = Box::new(|broker: &std::sync::Arc<Broker>| Box::new(broker.reserve_producer_ids()) as Box<dyn std::any::Any + Send>);
-    if !broker.control(context.to, work) {
+    if !broker.control(context.to, context.job_owner_for_all(), work) {
         return Outcome::Answer(refuse(ErrorCode::CoordinatorLoadInProgress));
     }
     Outcome::Wait(Box::new(FreshId { go_on: Some(Box::new(go_on)), then: None, refuse }))
@@ -158,7 +158,7 @@ pub(crate) fn add_partitions(reader: &mut Reader, context: &mut Context<'_>) -> 
             ..AddPartitionsToTxnTransaction::default()
         }]
     } else {
-        request.transactions
+        each_once(request.transactions)
     };
     if let (false, Err(code)) = (alone, context.asking().check_cluster(AclOperation::ClusterAction)) {
         return Ok(Outcome::answer(AddPartitionsToTxnResponse { error_code: code.code(), ..AddPartitionsToTxnResponse::default() }));
@@ -167,6 +167,20 @@ pub(crate) fn add_partitions(reader: &mut Reader, context: &mut Context<'_>) -> 
     let add = move |context: &mut Context<'_>| add_checked(checked, alone, context);
     // A long request is looked at elsewhere.
     Ok(if context.gone.is_some() { Outcome::Resume(Box::new(add)) } else { add(context) })
+}
+
+/// What is asked of a transaction again by the same producer is one request, and answered once.
+fn each_once(asked: Vec<AddPartitionsToTxnTransaction>) -> Vec<AddPartitionsToTxnTransaction> {
+    let mut places = hashbrown::HashMap::with_capacity(asked.len());
+    let mut each: Vec<AddPartitionsToTxnTransaction> = Vec::with_capacity(asked.len());
+    for one in asked {
+        let place = *places.entry((one.transactional_id.clone(), one.producer_id, one.producer_epoch, one.verify_only)).or_insert(each.len());
+        match each.get_mut(place) {
+            Some(first) => first.topics.extend(one.topics),
+            None => each.push(one),
+        }
+    }
+    each
 }
 
 /// What a transaction is asked to take, and all that can be said of it without its coordinator.

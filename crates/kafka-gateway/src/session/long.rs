@@ -101,6 +101,8 @@ pub(super) struct Long {
     /// What is reserved for its items.
     pub room: Option<Arc<dyn RequestRoom>>,
     pub reader: Reader,
+    /// Bytes of the request.
+    pub length: usize,
 }
 
 /// What came of one.
@@ -159,6 +161,7 @@ impl Long {
             now: self.now,
             alone: false,
             room: self.room.as_ref(),
+            length: self.length,
             gone: Some(gone),
             refused: &mut refused,
             spoken: &mut spoken,

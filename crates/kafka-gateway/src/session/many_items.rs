@@ -6,15 +6,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use broker::JobOwner;
 use bytes::Bytes;
 use kafka_wire::{DecodeError, Problem, Reader, RequestHeader, count_items};
 
-use super::{CloseReason, News, Request, Session, ShardContext, Slot, SlotState};
+use super::{CloseReason, Context, News, Request, Session, ShardContext, Slot, SlotState};
 
 /// Items of a request that need no reservation.
 pub(super) const FREE_ITEMS: usize = 1000;
 /// What an item counts for, in bytes of memory: the most that was measured for an API, rounded.
 const ITEM_BYTES: usize = 512;
+/// And what the items of a request count for that needs no reservation, times the bytes of the request: so much they may take.
+const ITEMS_FACTOR: usize = 100;
+/// A small request shares its memory with others that were read at once.
+const SHARED_BYTES: usize = 64 << 10;
+/// Requests from this size on have memory of their own, which is counted where they are read.
+const OWN_FROM_BYTES: usize = 32 << 10;
 /// A reservation is for others after so long, if they wait for it, where the request waits for what others do: a long poll, members of a group.
 const WANTED_AFTER: Duration = Duration::from_millis(250);
 
@@ -37,6 +44,25 @@ pub(super) struct Parked {
 pub(super) struct Given {
     pub room: Arc<dyn RequestRoom>,
     pub since: Instant,
+}
+
+/// Bytes of memory that a request keeps as long as somebody works on it, beside what is counted where it is read: `reserved`, its items are.
+fn kept_bytes(length: usize, reserved: bool) -> usize {
+    let shared = if length < OWN_FROM_BYTES { SHARED_BYTES } else { 0 };
+    let items = if reserved { 0 } else { (length * ITEMS_FACTOR).min(FREE_ITEMS * ITEM_BYTES) };
+    shared + items
+}
+
+impl Context<'_> {
+    /// Whose turn it is when the controller, or a reader of history, does something for this request.
+    pub fn job_owner(&self) -> JobOwner {
+        JobOwner::of(self.name().unwrap_or_default(), Some(self.peer.ip()))
+    }
+
+    /// The same of the request as a whole, with what it keeps until it is answered and is not counted elsewhere.
+    pub fn job_owner_for_all(&self) -> JobOwner {
+        self.job_owner().holding(kept_bytes(self.length, self.room.is_some()))
+    }
 }
 
 /// Was a request not decoded because there is more of it than needs no reservation?

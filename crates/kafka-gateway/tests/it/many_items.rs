@@ -200,7 +200,7 @@ fn what_is_given_is_held_until_the_work_is_done_though_the_connection_is_gone() 
         _ = wait.recv();
         Box::new(()) as Box<dyn std::any::Any + Send>
     });
-    assert!(node.broker().control(broker::NOBODY, busy));
+    assert!(node.broker().control(broker::NOBODY, broker::JobOwner::BROKER, busy));
     let request = delete(MANY);
     node.send_alone(client, DELETE_TOPICS, 1, |writer| request.encode(writer, DELETE_TOPICS.1)).expect("taken");
     let open = give(&mut node, client, &Arc::default());

@@ -574,3 +574,56 @@ fn a_session_has_so_many_partitions_at_most() {
     }
     node.stop();
 }
+
+/// Positions of share groups are memory as long as they are there: with so many of them a group gets nothing of other partitions, and is told so.
+#[test]
+fn there_are_as_many_subscriptions_as_there_is_memory_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let producer = node.connect();
+    node.create_topic(producer, "t", 4);
+    node.make_share_group("workers", &[("share.auto.offset.reset", "earliest")]);
+    node.broker().subscriptions().set_bytes_max(3 * 1024);
+    (0..4).for_each(|partition| assert_eq!(node.produce(producer, "t", partition, batch(1)).0, 0));
+    let mut one = Worker::new(&mut node, "one");
+    ask_for(&mut node, &mut one, 4, 0);
+    let response = response(&mut node, one.client);
+    let codes: Vec<_> = response.responses.iter().flat_map(|topic| &topic.partitions).map(|one| one.error_code).collect();
+    let refused = codes.iter().filter(|code| **code == ErrorCode::UnknownServerError.code()).count();
+    assert_eq!((refused, codes.len()), (1, 4), "{codes:?}");
+    let (bytes, times) = node.broker().subscriptions().memory();
+    assert_eq!((bytes, times > 0), (3 * 1024, true));
+    node.broker().delete_topic(&node.broker().topic("t").expect("it is there")).expect("deleted");
+    assert_eq!(node.broker().subscriptions().memory().0, 0);
+    node.stop();
+}
+
+/// So many that the threads that unpack look for what it had.
+#[test]
+fn who_goes_from_a_group_of_many_partitions_leaves_what_it_had() {
+    const COUNT: i32 = 2_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let producer = node.connect();
+    node.create_topic(producer, "t", COUNT);
+    node.make_share_group("workers", &[("share.auto.offset.reset", "earliest")]);
+    for partition in [0, COUNT - 1] {
+        assert_eq!(node.produce(producer, "t", partition, batch(1)).0, 0);
+    }
+    let mut one = Worker::new(&mut node, "one");
+    ask_for(&mut node, &mut one, COUNT, 0);
+    let given = response(&mut node, one.client);
+    assert_eq!(given.responses[0].partitions.iter().filter(|partition| !partition.acquired_records.is_empty()).count(), 2);
+    node.close(one.client);
+    let (mut two, began) = (Worker::new(&mut node, "two"), Instant::now());
+    let mut came = hashbrown::HashSet::new();
+    ask_for(&mut node, &mut two, COUNT, 0);
+    while came.len() < 2 {
+        assert!(began.elapsed() < PATIENCE, "{came:?} came");
+        let response = response(&mut node, two.client);
+        let given = response.responses.iter().flat_map(|topic| &topic.partitions).filter(|partition| !partition.acquired_records.is_empty());
+        came.extend(given.map(|partition| partition.partition_index));
+        ask_for(&mut node, &mut two, 0, 0);
+    }
+    node.stop();
+}

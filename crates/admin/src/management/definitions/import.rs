@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use std::vec;
 
 use broker::append::AppendError;
-use broker::{Broker, Gathering, Permissions, PolicyScope, PolicyWish, SecurityError, Vhost, VhostWish};
+use broker::{JobOwner, Broker, Gathering, Permissions, PolicyScope, PolicyWish, SecurityError, Vhost, VhostWish};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -290,13 +290,13 @@ impl Document {
     ///
     /// # Errors
     /// `Item`, `Journal`: what was before it is done. `Busy`.
-    pub fn apply(self, broker: &Arc<Broker>) -> Result<Imported, InvalidDefinitions> {
+    pub fn apply(self, broker: &Arc<Broker>, of: JobOwner) -> Result<Imported, InvalidDefinitions> {
         let mut imported = Imported { changed: 0, not_taken: self.unknown };
         let waits = |kind| ["policy", "parameter", "queue", "exchange"].contains(&kind);
         let with_policies: BTreeSet<String> = self.items.iter().filter(|item| waits(item.kind)).map(|item| item.vhost.clone()).collect();
         let mut items = self.items.into_iter();
         while !items.as_slice().is_empty() {
-            (items, imported) = control(broker, move |broker| apply_piece(broker, items, imported)).ok_or(InvalidDefinitions::Busy)??;
+            (items, imported) = control(broker, of, move |broker| apply_piece(broker, items, imported)).ok_or(InvalidDefinitions::Busy)??;
         }
         let mut vhosts = with_policies.iter().filter_map(|vhost| broker.vhosts().get(vhost));
         if vhosts.all(|vhost| await_policies(&vhost)) { Ok(imported) } else { Err(InvalidDefinitions::Busy) }

@@ -249,7 +249,7 @@ impl Broker {
 
     fn enter_delays(&self, vhost: &Vhost, exchange: &Name, durable: bool, topic: Arc<Topic>, runs: Vec<Arc<Log>>) {
         let shared = if durable {
-            self.subscription(GROUP, &topic, PartitionIndex(0), Log::start)
+            self.own_subscription(GROUP, &topic, PartitionIndex(0), Log::start)
         } else {
             self.queue_subscription(GROUP, &topic, PartitionIndex(0), false)
         };

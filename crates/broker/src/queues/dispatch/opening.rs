@@ -59,7 +59,7 @@ impl Turn<'_> {
             under_way.pauses = broker.vhosts.windows.is_full() || !broker.open_window(&under_way.queue, range);
             Box::new(()) as Box<dyn Any + Send>
         });
-        self.own.in_use().opening = self.broker.read_history(NOBODY, work);
+        self.own.in_use().opening = self.broker.read_history(NOBODY, crate::jobs::JobOwner::BROKER, work);
     }
 }
 

@@ -227,7 +227,7 @@ impl Reader {
             let outcome = question.answer(broker, &log, reader.reading.filter.as_ref(), TURN_BYTES);
             Box::new(StreamRead { queue, reader, cursor, outcome }) as Box<dyn Any + Send>
         });
-        broker.read_history(self.wish.to, work)
+        broker.read_history(self.wish.to, crate::jobs::JobOwner::of("", Some(self.reading.address)), work)
     }
 
     fn send(&self, broker: &Broker, out: &mut Outbox) {
