@@ -129,6 +129,8 @@ pub(crate) struct Connection {
     pub waits: Arc<Waits>,
     pub consumers: HashMap<ConsumerId, Consumer>,
     consumer_memory: Consumers,
+    /// What its client has said of itself is counted.
+    pub introduced: Option<Vec<Charge>>,
     settled: Vec<Settlement>,
     /// When it last did something of which messages may die: it published, or did more than to acknowledge.
     pub stirred: Option<Instant>,
@@ -185,6 +187,7 @@ impl Connection {
             waits,
             consumers: HashMap::new(),
             consumer_memory,
+            introduced: None,
             settled: Vec::new(),
             stirred: None,
             waiting: None,

@@ -13,6 +13,9 @@ impl Connection {
     pub fn see(&mut self, local: SocketAddr) {
         self.waits.introduce(&self.user, &self.quota.client_id);
         let introduction = std::mem::take(&mut self.introduction);
+        // What a client says of itself is memory as long as it is there, and counts with its consumers. Where there is none it has said nothing.
+        self.introduced = self.begin_consumers(1, introduction.client_properties.len()).ok();
+        let client_properties = self.introduced.as_ref().map(|_| introduction.client_properties).unwrap_or_default();
         let details = ConnectionDetails {
             user: self.user.clone(),
             vhost: self.vhost.name().to_owned(),
@@ -22,7 +25,7 @@ impl Connection {
             frame_max: self.limits.frame_max,
             channel_max: self.limits.channel_max,
             heartbeat_s: introduction.heartbeat_s,
-            client_properties: introduction.client_properties,
+            client_properties,
             connected_at: self.broker().now_ms(),
         };
         let to = ReplyTo { shard: self.shard, connection: self.id, token: CONSUMER_TOKEN };

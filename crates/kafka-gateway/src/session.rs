@@ -527,29 +527,6 @@ impl Session {
         api.handle(reader, &mut context).map(|outcome| outcome.resumed(&mut context))
     }
 
-    /// Has a long request handled by other threads.
-    fn hand_over(&self, api: &'static handlers::Api, header: &RequestHeader, (reader, length): (Reader, usize), room: Option<Arc<dyn RequestRoom>>, now: Instant) -> Outcome {
-        long::hand_over(long::Long {
-            api,
-            gateway: Arc::clone(&self.gateway),
-            to: self.next_reply_to(),
-            version: header.api_version,
-            client_id: header.client_id.clone(),
-            user: self.sasl.as_ref().and_then(|sasl| sasl.user()).cloned(),
-            certified: self.certified.clone(),
-            local: self.local,
-            peer: self.peer,
-            advertise: Arc::clone(&self.advertise),
-            now,
-            waits: Arc::clone(&self.waits),
-            seen: Arc::clone(&self.seen),
-            throttled: self.throttle.told_ms(now),
-            room,
-            reader,
-            length,
-        })
-    }
-
     /// Keeps what came of a request in its slot; false: nobody waits for an answer.
     fn keep(&mut self, outcome: Outcome, throttled: i32, mut slot: Slot) -> Result<bool, CloseReason> {
         match outcome {

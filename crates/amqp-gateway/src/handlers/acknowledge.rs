@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::transaction::{HeldOutcome, OUTCOME_BYTES};
 
 /// What one turn does of what is said of many messages.
-const SETTLED_AT_ONCE: usize = 20_000;
+const SETTLED_AT_ONCE: usize = 5_000;
 
 pub(crate) fn ack(connection: &mut Connection, channel: &mut Channel, method: basic::Ack) -> Result<(), Failure> {
     settle(connection, channel, method.delivery_tag, method.multiple, Outcome::Ack)

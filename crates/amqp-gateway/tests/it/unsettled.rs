@@ -90,7 +90,7 @@ fn all_who_wait_go_on_when_memory_is_free_again() {
 }
 
 /// A client has so many messages of a queue that what it says of them takes three turns.
-const MANY: u64 = 41_000;
+const MANY: u64 = 11_000;
 
 fn with_many() -> (Node, usize) {
     let mut node = Node::start();

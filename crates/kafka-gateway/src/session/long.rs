@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use broker::{Cause, ClientConnection, QuotaKey, Reply, ReplyTo, Throttle, User, Waits};
 use bytes::Bytes;
-use kafka_wire::{DecodeError, ErrorCode, Reader, Str, Writer};
+use kafka_wire::{DecodeError, ErrorCode, Reader, RequestHeader, Str, Writer};
 use types::ConnectionId;
 
-use super::{Context, RequestRoom, ShardContext};
+use super::{Context, RequestRoom, Session, ShardContext};
 use crate::access::{Access, Asking};
 use crate::body::{Body, Silence};
 use crate::gateway::{Advertise, Gateway};
@@ -82,27 +82,27 @@ impl Context<'_> {
 }
 
 /// A request, with all of its connection that it asks for.
-pub(super) struct Long {
-    pub api: &'static Api,
-    pub gateway: Arc<Gateway>,
-    pub to: ReplyTo,
-    pub version: i16,
-    pub client_id: Option<Str>,
-    pub user: Option<Arc<User>>,
-    pub certified: Option<Box<str>>,
-    pub local: SocketAddr,
-    pub peer: SocketAddr,
-    pub advertise: Arc<Advertise>,
-    pub now: Instant,
-    pub waits: Arc<Waits>,
-    pub seen: Arc<ClientConnection>,
+struct Long {
+    api: &'static Api,
+    gateway: Arc<Gateway>,
+    to: ReplyTo,
+    version: i16,
+    client_id: Option<Str>,
+    user: Option<Arc<User>>,
+    certified: Option<Box<str>>,
+    local: SocketAddr,
+    peer: SocketAddr,
+    advertise: Arc<Advertise>,
+    now: Instant,
+    waits: Arc<Waits>,
+    seen: Arc<ClientConnection>,
     /// What the client is told that it waits for.
-    pub throttled: i32,
+    throttled: i32,
     /// What is reserved for its items.
-    pub room: Option<Arc<dyn RequestRoom>>,
-    pub reader: Reader,
+    room: Option<Arc<dyn RequestRoom>>,
+    reader: Reader,
     /// Bytes of the request.
-    pub length: usize,
+    length: usize,
 }
 
 /// What came of one.
@@ -123,7 +123,7 @@ enum Came {
 }
 
 /// Hands a request over.
-pub(super) fn hand_over(long: Long) -> Outcome {
+fn hand_over(long: Long) -> Outcome {
     let gone = Arc::new(AtomicBool::new(false));
     let wait = Box::new(LongWait { gone: Arc::clone(&gone), then: None });
     let (broker, address, to) = (Arc::clone(&long.gateway.broker), long.peer.ip(), long.to);
@@ -139,6 +139,31 @@ pub(super) fn hand_over(long: Long) -> Outcome {
     // The broker ends.
     let unanswered = Outcome::Close(ErrorCode::CoordinatorNotAvailable);
     if broker.unpack(address, to, work) { Outcome::Wait(wait) } else { unanswered }
+}
+
+impl Session {
+    /// Has a long request handled by other threads.
+    pub(super) fn hand_over(&self, api: &'static Api, header: &RequestHeader, (reader, length): (Reader, usize), room: Option<Arc<dyn RequestRoom>>, now: Instant) -> Outcome {
+        hand_over(Long {
+            api,
+            gateway: Arc::clone(&self.gateway),
+            to: self.next_reply_to(),
+            version: header.api_version,
+            client_id: header.client_id.clone(),
+            user: self.sasl.as_ref().and_then(|sasl| sasl.user()).cloned(),
+            certified: self.certified.clone(),
+            local: self.local,
+            peer: self.peer,
+            advertise: Arc::clone(&self.advertise),
+            now,
+            waits: Arc::clone(&self.waits),
+            seen: Arc::clone(&self.seen),
+            throttled: self.throttle.told_ms(now),
+            room,
+            reader,
+            length,
+        })
+    }
 }
 
 impl Long {

@@ -328,10 +328,11 @@ fn what_was_asked_before_a_client_closes_its_side_is_answered_however_long_that_
     // Nobody waits for what this one has asked for.
     let connections = || metric(&process, "mainstem_kafka_connections ");
     wait_until("the closed one has been read", || records(&process, "slow") == 1);
-    let before = connections();
+    let fetches = || metric(&process, "mainstem_kafka_requests_total{api=\"Fetch\"} ");
+    let before = fetches();
     let mut resets = process.connect();
     send(&mut resets, &fetch("empty", Duration::from_secs(600), 1));
-    wait_until("it is served", || connections() == before + 1);
+    wait_until("it is served", || fetches() == before + 1);
     std::thread::sleep(Duration::from_millis(200));
     reset(resets);
 
