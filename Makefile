@@ -28,7 +28,7 @@ RABBITMQ_DECISION_PORT ?= 27772
 
 BENCH := target/release/mainstem-bench
 
-.PHONY: help run build test test-rust test-sim test-clients test-peers test-bench acceptance lint clean
+.PHONY: help run build test test-format test-rust test-sim test-clients test-peers test-bench acceptance lint clean
 .PHONY: console test-console record-peers record-kafka record-rabbitmq bench bench-full bench-build bench-gate
 
 help:
@@ -43,7 +43,7 @@ help:
 	@echo "make record-peers  record the answers of a real Kafka and, as root, of a real RabbitMQ again"
 	@echo "make console       build the console's files anew, after a change in console/; needs Node.js"
 	@echo "make test-console  the console in a headless browser; screenshots are in target/console"
-	@echo "make lint          clippy, warnings are errors"
+	@echo "make lint          rustfmt and clippy, warnings are errors"
 
 run: build
 	$(BINARY) serve
@@ -53,7 +53,11 @@ build:
 
 test: test-rust test-sim test-clients test-peers test-console test-bench
 
-test-rust:
+# Where rustfmt is there, as it is with each usual toolchain.
+test-format:
+	if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; fi
+
+test-rust: test-format
 	$(CARGO) test --workspace --exclude sim --exclude mainstem-bench --no-fail-fast
 
 # The journal on a simulated disk: random operations, faults and crashes; then defects that must be found. Seeds 1670 and 1970 have found that retention by
@@ -146,7 +150,7 @@ acceptance: build
 	conformance/run full
 	conformance/acceptance/run
 
-lint:
+lint: test-format
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 clean:

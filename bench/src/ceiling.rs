@@ -72,7 +72,15 @@ mod tests {
     #[test]
     fn a_generator_with_consumers_has_a_ceiling() {
         for (confirm, window) in [(Confirm::Each, 0), (Confirm::Async, 1000)] {
-            let workload = Workload { message_size: 1000, linger_ms: 0.0, clients: 1, threads: 1, confirm, window, ..Workload::default() };
+            let workload = Workload {
+                message_size: 1000,
+                linger_ms: 0.0,
+                clients: 1,
+                threads: 1,
+                confirm,
+                window,
+                ..Workload::default()
+            };
             let rate = measure(&Job::plain("amqp", "", "ceiling", workload)).unwrap();
             assert!(rate > 100.0, "{rate} messages a second");
         }

@@ -37,12 +37,17 @@ impl Group {
             let path = make(Path::new("/sys/fs/cgroup"));
             (path.clone(), path, "memory.max")
         } else {
-            let counts_only = Path::new("/sys/fs/cgroup/cpuacct").canonicalize().is_ok_and(|path| path.ends_with("cpuacct"));
+            let counts_only =
+                Path::new("/sys/fs/cgroup/cpuacct").canonicalize().is_ok_and(|path| path.ends_with("cpuacct"));
             let time = counts_only.then(|| make(Path::new("/sys/fs/cgroup/cpuacct"))).flatten();
             (make(Path::new("/sys/fs/cgroup/memory")), time, "memory.limit_in_bytes")
         };
         let mut group = Self { memory, time, limit_mb };
-        let bounded = limit_mb > 0 && group.memory.as_ref().is_some_and(|path| fs::write(path.join(file), (limit_mb << 20).to_string()).is_ok());
+        let bounded = limit_mb > 0
+            && group
+                .memory
+                .as_ref()
+                .is_some_and(|path| fs::write(path.join(file), (limit_mb << 20).to_string()).is_ok());
         group.limit_mb = if bounded { limit_mb } else { 0 };
         (!group.folders().is_empty()).then_some(group)
     }

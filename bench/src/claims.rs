@@ -99,7 +99,10 @@ fn read() -> Result<File> {
         ensure!(file.sources.contains_key(&sentence.source), "claims.yaml: no source `{}` ({says})", sentence.source);
         let asked = sentence.one.is_some() && sentence.times.is_some() != sentence.equal.is_some();
         let rise = sentence.figure == Some(Measure::PublishP99Rise);
-        ensure!(sentence.not_today.is_some() != asked, "claims.yaml: who, and by how much or equal, or not-today ({says})");
+        ensure!(
+            sentence.not_today.is_some() != asked,
+            "claims.yaml: who, and by how much or equal, or not-today ({says})"
+        );
         ensure!(!asked || rise != sentence.other.is_some(), "claims.yaml: against whom ({says})");
     }
     Ok(file)
@@ -113,7 +116,9 @@ fn decide(sentence: &Sentence, runs: &[Run], figures: &BTreeMap<String, Figure>)
     if let Some(reason) = &sentence.not_today {
         return undecided(reason);
     }
-    let Some(figure) = figures.get(&sentence.experiment).copied() else { return undecided("the experiment was not run") };
+    let Some(figure) = figures.get(&sentence.experiment).copied() else {
+        return undecided("the experiment was not run");
+    };
     let Some(one) = &sentence.one else { return undecided("nobody is named") };
     let of_experiment: Vec<&Run> = runs.iter().filter(|run| run.experiment == sentence.experiment).collect();
     let (ratios, floor) = match &sentence.other {
@@ -149,7 +154,9 @@ fn conclude(sentence: &Sentence, ratios: &[f64], floor: Option<f64>) -> (Judgeme
             (Judgement::NotDecidable, format!("the interval reaches beyond a factor of {bound:.2} and below it"))
         };
     }
-    let Some((least, most)) = sentence.times else { return (Judgement::NotDecidable, "no factor is claimed".to_owned()) };
+    let Some((least, most)) = sentence.times else {
+        return (Judgement::NotDecidable, "no factor is claimed".to_owned());
+    };
     let claimed = if least == most { format!("{least}") } else { format!("{least} to {most}") };
     if high < 1.0 / floor {
         (Judgement::Refuted, "it is the other way round".to_owned())
@@ -191,7 +198,8 @@ fn rises(runs: &[&Run], one: &Side) -> Result<Vec<f64>, String> {
 impl Side {
     /// Pairs and figures of the ranked runs of its better variant; why there are none otherwise. `sign` is negative where less is better.
     fn ranked(&self, runs: &[&Run], sign: f64, of: impl Fn(&Run) -> Option<f64>) -> Result<Vec<(u32, f64)>, String> {
-        let named: Vec<&&Run> = runs.iter().filter(|run| run.target.name == self.target && !is_again(&run.target.name)).collect();
+        let named: Vec<&&Run> =
+            runs.iter().filter(|run| run.target.name == self.target && !is_again(&run.target.name)).collect();
         if named.is_empty() {
             return Err(format!("{} was not run", self.target));
         }
@@ -218,7 +226,9 @@ impl Side {
 
     /// Whether this variation has these words, in whatever order, and no others.
     fn means<'a>(&'a self, variation: &'a str) -> bool {
-        let parts = |text: &'a str| -> BTreeSet<&'a str> { text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect() };
+        let parts = |text: &'a str| -> BTreeSet<&'a str> {
+            text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect()
+        };
         parts(variation) == parts(&self.words)
     }
 }

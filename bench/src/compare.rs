@@ -169,7 +169,11 @@ impl Comparison {
 /// It was begun with another, or cannot be written.
 pub fn seed(store: &Store, given: Option<u32>) -> Result<u32> {
     let mut state = store.state();
-    let hash = |path: &Path| path.to_string_lossy().bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = |path: &Path| {
+        path.to_string_lossy()
+            .bytes()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    };
     if let (Some(begun), Some(given)) = (state.seed, given) {
         anyhow::ensure!(begun == given, "{} was begun with --seed {begun}", store.folder().display());
     }

@@ -99,7 +99,11 @@ pub fn floor(runs: &[Run], figures: &BTreeMap<String, Figure>, experiment: &str,
         let mut factors = Vec::new();
         for again in runs.iter().filter(|run| is_again(&run.target.name) && wanted(run)) {
             let first = runs.iter().find(|run| {
-                again.target.name.strip_prefix(run.target.name.as_str()).is_some_and(|rest| rest == crate::target::AGAIN)
+                again
+                    .target
+                    .name
+                    .strip_prefix(run.target.name.as_str())
+                    .is_some_and(|rest| rest == crate::target::AGAIN)
                     && (&run.experiment, &run.variation, run.pair) == (&again.experiment, &again.variation, again.pair)
                     && run.target.durability == again.target.durability
             });
@@ -138,7 +142,9 @@ pub fn find(runs: &[Run], figures: &BTreeMap<String, Figure>) -> Vec<Finding> {
         names.sort_unstable();
         names.dedup();
         let (ours, peers): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_ours(name));
-        let of = |wanted: Vec<&str>| wanted.into_iter().filter_map(|name| better_variant(&of_question, name, figure)).collect::<Vec<_>>();
+        let of = |wanted: Vec<&str>| {
+            wanted.into_iter().filter_map(|name| better_variant(&of_question, name, figure)).collect::<Vec<_>>()
+        };
         let peers = of(peers);
         for ours in of(ours) {
             findings.extend(peers.iter().filter_map(|theirs| compare(&ours, theirs, figure, floor)));

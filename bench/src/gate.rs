@@ -91,7 +91,12 @@ impl Rounds {
 ///
 /// # Errors
 /// The broker does not start, or valgrind is not there.
-pub fn measure(places: &Places, older: Option<&Path>, with_peer: bool, cpu: String) -> Result<(Baseline, Option<OfMachine>)> {
+pub fn measure(
+    places: &Places,
+    older: Option<&Path>,
+    with_peer: bool,
+    cpu: String,
+) -> Result<(Baseline, Option<OfMachine>)> {
     let instructions = count_all(places, Guard::None)?;
     eprintln!("processor time per GB…");
     let places_of_older = older.map(|build| Places { mainstem: build.to_owned(), ..places.clone() });
@@ -100,7 +105,8 @@ pub fn measure(places: &Places, older: Option<&Path>, with_peer: bool, cpu: Stri
         if with_peer && round < PEER_PAIRS {
             eprintln!("beside Kafka…");
         }
-        let peer = if with_peer && round < PEER_PAIRS { Some(full_speed("kafka", places, Guard::None)?.0) } else { None };
+        let peer =
+            if with_peer && round < PEER_PAIRS { Some(full_speed("kafka", places, Guard::None)?.0) } else { None };
         for (rounds, places) in [(&mut theirs, places_of_older.as_ref()), (&mut ours, Some(places))] {
             let Some(places) = places else { continue };
             let (rate, cpu_s_per_gb) = full_speed("mainstem", places, Guard::None)?;
@@ -174,7 +180,12 @@ fn causes(before: &Instructions, now: &Instructions) -> Vec<String> {
 }
 
 /// The broker under callgrind with a short and a long load; what they differ by, per record.
-fn count_instructions(places: &Places, confirm: Confirm, guard: Guard, (short, long): (u64, u64)) -> Result<Instructions> {
+fn count_instructions(
+    places: &Places,
+    confirm: Confirm,
+    guard: Guard,
+    (short, long): (u64, u64),
+) -> Result<Instructions> {
     let (few, at_first) = under_callgrind(places, confirm, guard, short)?;
     let (many, at_last) = under_callgrind(places, confirm, guard, long)?;
     let records = many.checked_sub(few).filter(|records| *records > 0).context("the longer load was not longer")?;
@@ -193,7 +204,12 @@ fn count_instructions(places: &Places, confirm: Confirm, guard: Guard, (short, l
 
 /// Produces at least so many records of 1 KiB to the broker under callgrind, with one consumer reading along when they
 /// come in bulk; the number of records, and instructions by function.
-fn under_callgrind(places: &Places, confirm: Confirm, guard: Guard, records: u64) -> Result<(u64, BTreeMap<String, u64>)> {
+fn under_callgrind(
+    places: &Places,
+    confirm: Confirm,
+    guard: Guard,
+    records: u64,
+) -> Result<(u64, BTreeMap<String, u64>)> {
     let mut target = Target::find("mainstem")?;
     let counts = places.scratch.join("callgrind.out");
     let valgrind = ["valgrind", "-q", "--tool=callgrind", "--callgrind-out-file={counts}"];

@@ -87,12 +87,22 @@ fn execute(command: Command) -> Result<()> {
             let name = experiments.join("+");
             let experiments = find(&experiments, &scale)?;
             let own = experiments.iter().map(|experiment| experiment.pairs).max().unwrap_or(1);
-            compare(&name, experiments, Some(pairs.unwrap_or(own.max(findings::PAIRS_WANTED))), None, all_targets(&common)?, &common)
+            compare(
+                &name,
+                experiments,
+                Some(pairs.unwrap_or(own.max(findings::PAIRS_WANTED))),
+                None,
+                all_targets(&common)?,
+                &common,
+            )
         }
         Command::Suite { scale, budget, common } => {
             let names: Vec<String> = Experiment::names().map(str::to_owned).collect();
             let minutes = budget.or((scale == "quick").then_some(plan::budget::SUITE_MINUTES));
-            ensure!(minutes.is_none_or(|minutes| (1.0..1e6).contains(&minutes)), "--budget is a number of minutes from 1 on");
+            ensure!(
+                minutes.is_none_or(|minutes| (1.0..1e6).contains(&minutes)),
+                "--budget is a number of minutes from 1 on"
+            );
             let budget = minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
             compare(&scale, find(&names, &scale)?, None, budget, all_targets(&common)?, &common)
         }
@@ -202,7 +212,8 @@ fn compare(
     }
     let compared = targets.iter().any(|target| !findings::is_ours(&target.name));
     if compared && !common.without_floor {
-        let again: Vec<Target> = targets.iter().filter(|target| findings::is_ours(&target.name)).map(Target::again).collect();
+        let again: Vec<Target> =
+            targets.iter().filter(|target| findings::is_ours(&target.name)).map(Target::again).collect();
         targets.extend(again);
     }
     let store = Store::open(common.out.as_deref().unwrap_or(&Path::new("target/bench").join(name)))?;
@@ -240,7 +251,11 @@ fn compare(
 fn check_names(targets: &[Target], experiments: &[Experiment]) -> Result<()> {
     let names: BTreeSet<&str> = experiments.iter().flat_map(|one| one.targets.iter().map(String::as_str)).collect();
     for (number, target) in targets.iter().enumerate() {
-        ensure!(targets[..number].iter().all(|other| other.name != target.name), "two targets are called `{}`", target.name);
+        ensure!(
+            targets[..number].iter().all(|other| other.name != target.name),
+            "two targets are called `{}`",
+            target.name
+        );
         ensure!(
             experiments.iter().any(|experiment| target.is_among(&experiment.targets)),
             "target `{}` takes part in none of these experiments; they name {}",
@@ -285,7 +300,10 @@ fn gate(path: &PathBuf, update: bool, with_peer: bool, older: Option<&Path>, com
 fn guarded(common: &Common) -> Result<()> {
     let costs = gate::measure_guarded(&places(common)?)?;
     for gate::Cost { what, without, with } in &costs {
-        println!("{what}: {without:.3} without, {with:.3} with entries and quotas ({:+.1} %)", (with / without - 1.0) * 100.0);
+        println!(
+            "{what}: {without:.3} without, {with:.3} with entries and quotas ({:+.1} %)",
+            (with / without - 1.0) * 100.0
+        );
     }
     ensure!(costs.iter().all(gate::Cost::holds), "access control entries and quotas cost more than 5 %");
     Ok(())
@@ -316,7 +334,12 @@ fn print_plan(comparison: &Comparison) {
         let pairs = mine.iter().map(|(session, _)| session.pair).max().unwrap_or(0);
         if !mine.is_empty() {
             let names = names.into_iter().collect::<Vec<_>>().join(", ");
-            println!("  {:16} {:3} runs in {pairs} pairs, about {:4} s  ({names})", experiment.record.id, mine.len(), seconds.as_secs());
+            println!(
+                "  {:16} {:3} runs in {pairs} pairs, about {:4} s  ({names})",
+                experiment.record.id,
+                mine.len(),
+                seconds.as_secs()
+            );
         }
     }
     let starts: Duration = sessions.iter().map(|session| plan::time::of_start(session, experiments, targets)).sum();

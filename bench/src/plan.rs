@@ -122,7 +122,8 @@ impl Outline<'_> {
                 groups.push(Vec::new());
                 names.len() - 1
             });
-            groups[place].extend((0..experiment.variations.len()).map(|variation| Asked { experiment: number, variation }));
+            groups[place]
+                .extend((0..experiment.variations.len()).map(|variation| Asked { experiment: number, variation }));
         }
         groups
     }

@@ -93,7 +93,14 @@ impl Drop for Intake<'_> {
 impl Receipts {
     /// Nothing has arrived.
     pub fn new(clock: Clock, window: Arc<DueWindow>) -> Self {
-        Self { clock, window, shards: Default::default(), received: AtomicU64::new(0), wire_bytes: AtomicU64::new(0), trouble: OnceLock::new() }
+        Self {
+            clock,
+            window,
+            shards: Default::default(),
+            received: AtomicU64::new(0),
+            wire_bytes: AtomicU64::new(0),
+            trouble: OnceLock::new(),
+        }
     }
 
     /// For a consumer that has messages at hand; to be dropped before it waits.

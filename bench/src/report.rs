@@ -13,9 +13,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::clock::seconds_since_1970;
 use crate::experiment::Experiment;
-use crate::{claims, findings};
 use crate::result::{ExperimentRecord, FORMAT, Figure, Report, Run};
 use crate::store::{self, Store};
+use crate::{claims, findings};
 
 /// The page; `report/` has its source. It holds one place for the data.
 const PAGE: &str = include_str!("../report/dist/index.html");

@@ -300,7 +300,8 @@ impl<'a> Run<'a> {
             let peak = |before: Option<f64>, now: f64| Some(before.map_or(now, |before| before.max(now)));
             broker.processes = broker.processes.max(account.processes);
             broker.memory_peak_mb = peak(broker.memory_peak_mb, account.memory_mb);
-            broker.page_cache_peak_mb = account.page_cache_mb.map_or(broker.page_cache_peak_mb, |cache| peak(broker.page_cache_peak_mb, cache));
+            broker.page_cache_peak_mb =
+                account.page_cache_mb.map_or(broker.page_cache_peak_mb, |cache| peak(broker.page_cache_peak_mb, cache));
             broker.threads = broker.threads.max(Some(account.threads));
             broker.handles = broker.handles.max(Some(account.handles));
             broker.connections = broker.connections.max(Some(account.sockets));
@@ -378,14 +379,18 @@ impl<'a> Run<'a> {
         }
         for (unended, what) in window.unended().into_iter().zip(["acknowledged", "received"]) {
             if unended > 0 {
-                verdict.remarks.push(format!("{unended} messages of the measured time were not {what} within {} s after it", TAIL.as_secs()));
+                verdict.remarks.push(format!(
+                    "{unended} messages of the measured time were not {what} within {} s after it",
+                    TAIL.as_secs()
+                ));
             }
         }
         if self.failed > 0 {
             verdict.remarks.push(format!("{} messages were refused or lost by the client", self.failed));
         }
         let machine = window.machine();
-        let others = self.brought.processor.and_then(|processor| processor.others_s).map(|seconds| machine.percent(seconds));
+        let others =
+            self.brought.processor.and_then(|processor| processor.others_s).map(|seconds| machine.percent(seconds));
         if let Some(percent) = others.filter(|share| *share > OTHERS_PERCENT_MAX) {
             verdict.valid = false;
             verdict.remarks.push(format!(
@@ -417,7 +422,10 @@ impl<'a> Run<'a> {
             let verdict = &mut self.brought.verdict;
             verdict.ordered = Some(self.disordered == 0);
             verdict.intact = Some(self.changed == 0);
-            for (count, what) in [(self.disordered, "came after a later one of their producer and partition"), (self.changed, "have another content than was sent")] {
+            for (count, what) in [
+                (self.disordered, "came after a later one of their producer and partition"),
+                (self.changed, "have another content than was sent"),
+            ] {
                 if count > 0 {
                     verdict.remarks.push(format!("{count} messages {what}"));
                 }

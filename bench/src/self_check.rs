@@ -60,7 +60,8 @@ pub fn once(store: &Store) -> Result<()> {
 /// Tells builds apart.
 fn build() -> String {
     let changed = std::env::current_exe().and_then(std::fs::metadata).and_then(|file| file.modified()).ok();
-    let seconds = changed.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs());
+    let seconds =
+        changed.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs());
     format!("{} {seconds}", env!("CARGO_PKG_VERSION"))
 }
 
@@ -164,7 +165,12 @@ fn slow_down() -> Result<Option<Finding>> {
         let sides = [("mainstem", PACE), ("mainstem-again", PACE), ("slower", PACE.mul_f64(SLOWER))];
         let made: Vec<Result<Brought>> = std::thread::scope(|scope| {
             let threads = sides.map(|(_, pace)| scope.spawn(move || make(Fault::Pace(pace), &one_by_one())));
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a run of the self-check broke off")))).collect()
+            threads
+                .into_iter()
+                .map(|thread| {
+                    thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a run of the self-check broke off")))
+                })
+                .collect()
         });
         for ((name, _), brought) in sides.into_iter().zip(made) {
             runs.push(record(name, pair, brought?));

@@ -74,7 +74,8 @@ pub fn unstable(seen: &Seen) -> Vec<String> {
     if seen.acknowledged < seen.due * ACKNOWLEDGED_MIN {
         reasons.push(format!("{:.1} % of the rate is acknowledged", seen.acknowledged / seen.due * 100.0));
     }
-    for (what, slope) in [("messages in flight grow", seen.in_flight_slope), ("the backlog grows", seen.backlog_slope)] {
+    for (what, slope) in [("messages in flight grow", seen.in_flight_slope), ("the backlog grows", seen.backlog_slope)]
+    {
         if slope > seen.due * SLOPE_MAX {
             reasons.push(format!("{what} by {:.1} % of the rate", slope / seen.due * 100.0));
         }

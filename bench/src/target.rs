@@ -229,7 +229,11 @@ impl Target {
         let parse = || {
             let text = with_free_ports(with_environment(text)?)?;
             let table: toml::Table = toml::from_str(&text)?;
-            let all = if table.contains_key("target") { toml::from_str::<List>(&text)?.target } else { vec![toml::from_str(&text)?] };
+            let all = if table.contains_key("target") {
+                toml::from_str::<List>(&text)?.target
+            } else {
+                vec![toml::from_str(&text)?]
+            };
             all.iter().try_for_each(Self::check)?;
             Ok::<_, anyhow::Error>(all)
         };
@@ -241,7 +245,9 @@ impl Target {
         // It is part of the names of files and groups.
         let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         ensure!(
-            name.starts_with(|letter: char| letter.is_ascii_alphanumeric()) && name.len() <= 60 && name.chars().all(allowed),
+            name.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+                && name.len() <= 60
+                && name.chars().all(allowed),
             "name `{name}`: begin with a letter or digit, then letters, digits, `-`, `_` and `.`, 60 at most"
         );
         ensure!(!is_again(name), "name `{name}`: names that end in `{AGAIN}` are made by the benchmark");
@@ -254,7 +260,10 @@ impl Target {
             let meant = nearest(Self::names(), like);
             ensure!(Self::names().any(|name| name == like), "like: no target `{like}`; did you mean `{meant}`?");
         }
-        ensure!(self.memory.is_some() || self.fsync.is_some(), "neither [memory] nor [fsync]: say what its acknowledgements promise");
+        ensure!(
+            self.memory.is_some() || self.fsync.is_some(),
+            "neither [memory] nor [fsync]: say what its acknowledgements promise"
+        );
         Ok(())
     }
 
@@ -297,7 +306,8 @@ impl Target {
     /// The durability that it must be started with for this one: the same for both where only the driver's words differ.
     pub fn started_for(&self, durability: Durability) -> Durability {
         let named = self.start.iter().any(|word| word.contains("{durability}"));
-        let alike = |one: &Promise, other: &Promise| one.environment == other.environment && one.settings == other.settings;
+        let alike =
+            |one: &Promise, other: &Promise| one.environment == other.environment && one.settings == other.settings;
         match (&self.memory, &self.fsync) {
             (Some(memory), Some(fsync)) if !named && alike(memory, fsync) => Durability::Memory,
             _ => durability,
@@ -345,7 +355,10 @@ fn with_environment(mut text: String) -> Result<String> {
     while let Some((_, rest)) = text.split_once("{env ") {
         let name = rest.split_once('}').context("`{env` without its end")?.0.to_owned();
         let value = std::env::var(&name).with_context(|| format!("the environment variable {name} is not set"))?;
-        ensure!(!value.contains("{env ") && !value.contains(['"', '\\', '\n']), "{name} has characters that cannot stand in a target file");
+        ensure!(
+            !value.contains("{env ") && !value.contains(['"', '\\', '\n']),
+            "{name} has characters that cannot stand in a target file"
+        );
         text = text.replace(&format!("{{env {name}}}"), &value);
     }
     Ok(text)

@@ -21,14 +21,21 @@ pub struct Wants {
 impl Wants {
     /// Of this workload.
     pub fn new(workload: &Workload) -> Self {
-        let subscriptions = if workload.consumer_per_subscription == 0 { 0 } else { u64::from(workload.subscriptions_per_topic) };
+        let subscriptions =
+            if workload.consumer_per_subscription == 0 { 0 } else { u64::from(workload.subscriptions_per_topic) };
         let topics = u64::from(workload.topics);
         let filter_topics = match u64::from(workload.filter_topics) {
             0 => topics,
             some => some,
         };
         let classes = (1.0 / workload.filter_selectivity.max(1e-6)).round() as u64;
-        Self { subscriptions, filtered: u64::from(workload.filter_subscriptions).min(subscriptions), classes, topics, filter_topics }
+        Self {
+            subscriptions,
+            filtered: u64::from(workload.filter_subscriptions).min(subscriptions),
+            classes,
+            topics,
+            filter_topics,
+        }
     }
 
     /// Nobody wants a part only.

@@ -192,8 +192,13 @@ impl Worker for Local {
             }
             let portion = seats.len() as f64 / job.workload.producers() as f64;
             let phase = (thread * share.workers + share.worker) as f64 / (threads * share.workers) as f64;
-            let part =
-                Sent { portion, phase, outcomes: outcomes.clone(), receipts: running.receipts.clone(), window: window.clone() };
+            let part = Sent {
+                portion,
+                phase,
+                outcomes: outcomes.clone(),
+                receipts: running.receipts.clone(),
+                window: window.clone(),
+            };
             let sender = Sender::new(self.clock, &job.workload, seats, part)?;
             let (control, ended) = (control.clone(), ended.clone());
             let handle = std::thread::Builder::new()

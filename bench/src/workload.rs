@@ -256,7 +256,8 @@ impl Workload {
         let Ok(serde_yaml_ng::Value::Mapping(mut all)) = serde_yaml_ng::to_value(self) else {
             bail!("a workload is a mapping")
         };
-        let optional = ["payloadFile", "testSeconds", "warmupSeconds", "searchSeconds", "rateOfSlowestPeak", "brokerArguments"];
+        let optional =
+            ["payloadFile", "testSeconds", "warmupSeconds", "searchSeconds", "rateOfSlowestPeak", "brokerArguments"];
         let known: Vec<String> = all.keys().filter_map(|key| key.as_str()).chain(optional).map(str::to_owned).collect();
         for (key, value) in changes {
             let name = key.as_str().context("keys are words")?;
@@ -369,7 +370,13 @@ impl Workload {
 
     /// The same as a load that primes: at full speed, whatever rate is asked for.
     pub fn at_full_speed(&self) -> Self {
-        Self { saturate: true, producer_rate: 0.0, consumer_backlog_size_gb: 0.0, rate_of_slowest_peak: None, ..self.clone() }
+        Self {
+            saturate: true,
+            producer_rate: 0.0,
+            consumer_backlog_size_gb: 0.0,
+            rate_of_slowest_peak: None,
+            ..self.clone()
+        }
     }
 
     /// Whether a rate is searched for.

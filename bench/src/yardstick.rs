@@ -38,7 +38,8 @@ pub fn measure(folder: &Path) -> Result<Machine> {
         kernel: line_of("/proc/sys/kernel/osrelease"),
         disk: mount_of(folder).map_or_else(String::new, |mount| format!("{} on {}", mount.kind, mount.device)),
         mount: mount_of(folder).map_or_else(String::new, |mount| mount.options),
-        scheduler: mount_of(folder).map_or_else(String::new, |mount| scheduler_of(Path::new("/sys/class/block"), &mount.device)),
+        scheduler: mount_of(folder)
+            .map_or_else(String::new, |mount| scheduler_of(Path::new("/sys/class/block"), &mount.device)),
         governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         huge_pages: chosen(&line_of("/sys/kernel/mm/transparent_hugepage/enabled")),
         write_mb_s,
@@ -89,7 +90,8 @@ fn scheduler_of(blocks: &Path, device: &str) -> String {
     let Some(name) = Path::new(device).file_name() else { return String::new() };
     let Ok(block) = blocks.join(name).canonicalize() else { return String::new() };
     let folders = [Some(block.as_path()), block.parent()];
-    let texts = folders.into_iter().flatten().filter_map(|folder| fs::read_to_string(folder.join("queue/scheduler")).ok());
+    let texts =
+        folders.into_iter().flatten().filter_map(|folder| fs::read_to_string(folder.join("queue/scheduler")).ok());
     texts.map(|text| chosen(text.trim())).next().unwrap_or_default()
 }
 

@@ -7,7 +7,9 @@ use crate::result::{Drain, Priming};
 use crate::target::Target;
 
 fn sentence(text: &str) -> Sentence {
-    let whole = format!("experiment: one\nsays: that\nsource: kafka\none: {{target: kafka}}\nother: {{target: pulsar}}\n{text}");
+    let whole = format!(
+        "experiment: one\nsays: that\nsource: kafka\none: {{target: kafka}}\nother: {{target: pulsar}}\n{text}"
+    );
     serde_yaml_ng::from_str(&whole).unwrap()
 }
 
@@ -69,8 +71,10 @@ fn session() -> Vec<Run> {
 }
 
 fn claim(runs: &[Run], says: &str) -> Claim {
-    let figures = BTreeMap::from([("fsync-batch".to_owned(), Figure::PublishRate), ("catch-up".to_owned(), Figure::DrainRate)]);
-    let found = judge(runs, &figures).unwrap().into_iter().filter(|claim| claim.says.contains(says)).collect::<Vec<_>>();
+    let figures =
+        BTreeMap::from([("fsync-batch".to_owned(), Figure::PublishRate), ("catch-up".to_owned(), Figure::DrainRate)]);
+    let found =
+        judge(runs, &figures).unwrap().into_iter().filter(|claim| claim.says.contains(says)).collect::<Vec<_>>();
     assert_eq!(found.len(), 1, "{says}");
     found.into_iter().next().unwrap()
 }
@@ -81,7 +85,10 @@ fn settings_of_one_system_are_compared_with_each_other() {
     assert_eq!((told.judgement, told.pairs, told.ratio), (Judgement::Confirmed, 6, Some(4.0)), "{told:?}");
     assert!(told.source.contains("confluent.io"), "{told:?}");
     let other = claim(&session(), "3 to 5 times as fast with batches of 10 KB");
-    assert_eq!((other.judgement, other.reason.as_str()), (Judgement::NotDecidable, "kafka was not asked with durability=memory, batchBytes=10000"));
+    assert_eq!(
+        (other.judgement, other.reason.as_str()),
+        (Judgement::NotDecidable, "kafka was not asked with durability=memory, batchBytes=10000")
+    );
     assert_eq!(claim(&session(), "Pulsar reads history").reason, "pulsar was not run");
     assert_eq!(claim(&session(), "TubeMQ is flat over partitions").judgement, Judgement::NotDecidable);
 }
@@ -97,7 +104,10 @@ fn a_run_with_a_flaw_decides_nothing() {
     let mut runs = session();
     runs.iter_mut().filter(|run| run.variation.contains("memory")).for_each(|run| run.verdict.stable = false);
     let told = claim(&runs, "3 to 5 times as fast with batches of 1 KB");
-    assert_eq!((told.judgement, told.reason.as_str()), (Judgement::NotDecidable, "no run of kafka is ranked: unstable"));
+    assert_eq!(
+        (told.judgement, told.reason.as_str()),
+        (Judgement::NotDecidable, "no run of kafka is ranked: unstable")
+    );
 }
 
 #[test]
@@ -106,7 +116,8 @@ fn a_rise_is_of_one_run() {
         .map(|pair| {
             let mut run = run("kafka", "", pair, 1000.0);
             run.experiment = "catch-up".to_owned();
-            let drain = Drain { publish_p99_before_ms: Some(2.0), publish_p99_during_ms: Some(3.0), ..Drain::default() };
+            let drain =
+                Drain { publish_p99_before_ms: Some(2.0), publish_p99_during_ms: Some(3.0), ..Drain::default() };
             run.measured.drain = Some(drain);
             run
         })

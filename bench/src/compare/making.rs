@@ -64,9 +64,14 @@ impl<'a> Making<'a> {
     pub fn note_left(&mut self, sessions: &[Session]) {
         for session in sessions {
             let target = &self.comparison.targets[session.target].name;
-            let ids = session.experiments().into_iter().map(|number| self.comparison.experiments[number].record.id.as_str());
+            let ids =
+                session.experiments().into_iter().map(|number| self.comparison.experiments[number].record.id.as_str());
             let ids: Vec<&str> = ids.collect();
-            self.state.left.insert(format!("pair {} of {target}: {} were not made, there was no time", session.pair, ids.join(", ")));
+            self.state.left.insert(format!(
+                "pair {} of {target}: {} were not made, there was no time",
+                session.pair,
+                ids.join(", ")
+            ));
         }
     }
 
@@ -78,7 +83,8 @@ impl<'a> Making<'a> {
         let target = &self.comparison.targets[session.target];
         let name = format!("{} {}", target.name, session.setup.variant);
         let ceilings = self.find_ceilings(session);
-        let ids = session.experiments().into_iter().map(|number| self.comparison.experiments[number].record.id.as_str());
+        let ids =
+            session.experiments().into_iter().map(|number| self.comparison.experiments[number].record.id.as_str());
         let ids: Vec<&str> = ids.collect();
         self.progress.begin(
             &format!("{} · pair {} · {name}: {} runs", ids.join(", "), session.pair, session.runs.len()),
@@ -115,7 +121,8 @@ impl<'a> Making<'a> {
             }
             let experiment = &self.comparison.experiments[asked.experiment];
             let (running, machine, ceiling, priming) = (&running, &machine, *ceiling, priming.as_ref());
-            let made = Made { session, experiment, target, running, machine, ceiling, place: place as u32, used, priming };
+            let made =
+                Made { session, experiment, target, running, machine, ceiling, place: place as u32, used, priming };
             self.make_run(&made, &experiment.variations[asked.variation])?;
             if was_seen && running.has_ended() {
                 return Ok(place + 1);
@@ -169,7 +176,9 @@ impl<'a> Making<'a> {
             left_mb: settled.left_mb,
         };
         if settled.left_mb > 0.0 {
-            run.verdict.remarks.push(format!("{:.0} MB of what was deleted before were still on the disk", settled.left_mb));
+            run.verdict
+                .remarks
+                .push(format!("{:.0} MB of what was deleted before were still on the disk", settled.left_mb));
         }
         run.verdict.remarks.extend(payload::remark(&run.workload));
         self.progress.say(&format!("    {}", summary(&run.measured, run.stopped.as_deref())));
@@ -331,7 +340,9 @@ fn judge_priming(priming: Option<&Priming>, verdict: &mut Verdict) {
         None => verdict.remarks.push("not primed: this run is not ranked".to_owned()),
         Some(priming) if !priming.drained => {
             verdict.valid = false;
-            verdict.remarks.push("invalid: what priming sent was not acknowledged and received within a minute".to_owned());
+            verdict
+                .remarks
+                .push("invalid: what priming sent was not acknowledged and received within a minute".to_owned());
         }
         Some(priming) if priming.ended == PrimingEnd::Time => {
             verdict.remarks.push(format!("throughput still improved after {:.0} s of priming", priming.seconds));

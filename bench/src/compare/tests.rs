@@ -90,7 +90,8 @@ fn what_is_not_to_be_seen_of_a_broker_is_not_measured_and_never_zero() {
     comparison.make(&AtomicBool::new(false), None).unwrap();
     let run = comparison.store.runs().unwrap().remove(0);
     let broker = serde_json::to_value(&run.broker).unwrap();
-    let told: Vec<&String> = broker.as_object().unwrap().iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name).collect();
+    let told: Vec<&String> =
+        broker.as_object().unwrap().iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name).collect();
     assert_eq!(told, ["processes"], "{broker}");
     assert!(run.timeline.iter().all(|moment| moment.broker_cores.is_none() && moment.broker_memory_mb.is_none()));
     let processor = run.processor.expect("the machine is measured all the same");

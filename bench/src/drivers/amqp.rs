@@ -77,7 +77,11 @@ impl Amqp {
         ensure!(workload.prefetch <= u32::from(u16::MAX), "prefetch: at most {} in this protocol", u16::MAX);
         Ok(Self {
             threads: Threads::start("amqp")?,
-            topology: Topology::new(job, choice(job, "queue.type", &["classic", "quorum"])?, number(job, "replication", 0)?),
+            topology: Topology::new(
+                job,
+                choice(job, "queue.type", &["classic", "quorum"])?,
+                number(job, "replication", 0)?,
+            ),
             uri: uri_of(job)?,
             authorities: file(job, "tls.ca")?,
             connections: ByClient::new(job.publishing_clients()),
@@ -89,7 +93,9 @@ impl Amqp {
         let properties = ConnectionProperties::default().with_connection_name("mainstem-bench".into());
         let config = OwnedTLSConfig { cert_chain: self.authorities.clone(), ..OwnedTLSConfig::default() };
         let runtime = lapin::runtime::default_runtime()?;
-        Connection::connect_uri_with_config(self.uri.clone(), properties, config, runtime).await.with_context(|| format!("no AMQP at {}", self.job.address))
+        Connection::connect_uri_with_config(self.uri.clone(), properties, config, runtime)
+            .await
+            .with_context(|| format!("no AMQP at {}", self.job.address))
     }
 
     /// Deliveries between two acknowledgements, and absent without any.

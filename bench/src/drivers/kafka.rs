@@ -119,8 +119,9 @@ impl Kafka {
     fn set_filters(&self) -> Result<()> {
         let groups = 0..self.job.workload.subscriptions_per_topic as usize;
         let wanted = groups.filter_map(|group| Some((group, self.wants().wanted(group)?)));
-        let filters: Vec<_> =
-            wanted.map(|(group, class)| (self.job.subscription(group), format!("key = '{}'", class_name(class)))).collect();
+        let filters: Vec<_> = wanted
+            .map(|(group, class)| (self.job.subscription(group), format!("key = '{}'", class_name(class))))
+            .collect();
         if filters.is_empty() { Ok(()) } else { filters::set(&self.job.address, &filters) }
     }
 
@@ -193,7 +194,8 @@ impl Driver for Kafka {
             config.set("statistics.interval.ms", STATISTICS_MS);
         }
         let context = Counting { receipts: receipts.clone(), counted: AtomicU64::new(0) };
-        let consumer: BaseConsumer<Counting> = config.create_with_context(context).context("librdkafka refuses a setting")?;
+        let consumer: BaseConsumer<Counting> =
+            config.create_with_context(context).context("librdkafka refuses a setting")?;
         let topics = &self.topics()[..self.wants().topics(place.subscription)];
         consumer.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>())?;
         let ended = Arc::new(AtomicBool::new(false));
@@ -280,7 +282,13 @@ impl ClientContext for Counting {
 impl ConsumerContext for Counting {}
 
 /// Takes messages; of `class` only where there is one: the broker may have sent others.
-fn consume(consumer: &BaseConsumer<Counting>, place: Place, class: Option<&str>, receipts: &Receipts, ended: &AtomicBool) {
+fn consume(
+    consumer: &BaseConsumer<Counting>,
+    place: Place,
+    class: Option<&str>,
+    receipts: &Receipts,
+    ended: &AtomicBool,
+) {
     let mut lanes: HashMap<(u32, i32), Lane> = HashMap::new();
     while !ended.load(Ordering::Relaxed) {
         let Some(first) = consumer.poll(Duration::from_millis(100)) else { continue };
@@ -308,7 +316,12 @@ fn consume(consumer: &BaseConsumer<Counting>, place: Place, class: Option<&str>,
 
 /// The number at the end of a topic's name.
 fn topic_number(name: &str) -> u32 {
-    name.bytes().rev().take_while(u8::is_ascii_digit).zip(0..9).map(|(digit, place)| u32::from(digit - b'0') * 10_u32.pow(place)).sum()
+    name.bytes()
+        .rev()
+        .take_while(u8::is_ascii_digit)
+        .zip(0..9)
+        .map(|(digit, place)| u32::from(digit - b'0') * 10_u32.pow(place))
+        .sum()
 }
 
 /// Waits for a future of librdkafka, which completes on threads of its own.

@@ -73,7 +73,10 @@ impl Pulsar {
     pub fn new(job: &Job) -> Result<Self> {
         check_options(job, &["admin", "subscription.type", "replication"])?;
         let copies: u16 = number(job, "replication", 1)?;
-        ensure!(copies <= 1, "replication: in Pulsar it is a policy of the namespace; set it there and let the target say 0");
+        ensure!(
+            copies <= 1,
+            "replication: in Pulsar it is a policy of the namespace; set it there and let the target say 0"
+        );
         check_no_exchanges(job)?;
         let workload = &job.workload;
         ensure!(workload.filter_subscriptions == 0, "filterSubscriptions: this driver has no filter on the server");

@@ -133,8 +133,9 @@ fn pairs_that_disagree_tell_nothing() {
 #[test]
 fn without_a_floor_or_with_two_pairs_nothing_is_told() {
     let pairs = |count: u32| {
-        let runs: Vec<Run> =
-            (1..=count).flat_map(|pair| [run("mainstem", "stock", pair, 100.0), run("kafka", "stock", pair, 10.0)]).collect();
+        let runs: Vec<Run> = (1..=count)
+            .flat_map(|pair| [run("mainstem", "stock", pair, 100.0), run("kafka", "stock", pair, 10.0)])
+            .collect();
         found(&runs).remove(0)
     };
     assert_eq!((pairs(6).floor, pairs(6).conclusion), (None, Conclusion::NoDifference));
@@ -150,8 +151,10 @@ fn a_binary_beside_itself_has_no_findings_in_a_hundred_sessions() {
         state ^= state << 17;
         100.0 * (1.0 + (state % 2000) as f64 / 10_000.0)
     };
-    let sessions: Vec<[[f64; 3]; 6]> = (0..100).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| noise()))).collect();
-    let told = sessions.iter().filter(|rates| session(|pair| rates[pair as usize - 1]).conclusion != Conclusion::NoDifference);
+    let sessions: Vec<[[f64; 3]; 6]> =
+        (0..100).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| noise()))).collect();
+    let told =
+        sessions.iter().filter(|rates| session(|pair| rates[pair as usize - 1]).conclusion != Conclusion::NoDifference);
     assert_eq!(told.count(), 0);
 }
 

@@ -96,7 +96,8 @@ impl Guard {
         let ready = target.ready.as_ref().context("a page that says when it is ready")?;
         let base = places.fill(ready, crate::workload::Durability::default()).replace("/health/ready", "/v1");
         for resource in [("Topic", "*"), ("Group", "*"), ("TransactionalId", "*"), ("Cluster", "kafka-cluster")] {
-            let entry = json!({"principal": "User:ANONYMOUS", "operation": "All", "resource": resource.0, "name": resource.1});
+            let entry =
+                json!({"principal": "User:ANONYMOUS", "operation": "All", "resource": resource.0, "name": resource.1});
             ask("POST", &base, "acls", &entry)?;
         }
         for number in 0..ENTRIES_OF_OTHERS {
@@ -116,6 +117,9 @@ fn ask(verb: &str, base: &str, what: &str, body: &Value) -> Result<()> {
     let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(10))).build();
     let agent = ureq::Agent::new_with_config(config);
     let request = if verb == "POST" { agent.post(&url) } else { agent.put(&url) };
-    request.header("content-type", "application/json").send(body.to_string()).with_context(|| format!("{verb} {url} {body}"))?;
+    request
+        .header("content-type", "application/json")
+        .send(body.to_string())
+        .with_context(|| format!("{verb} {url} {body}"))?;
     Ok(())
 }

@@ -27,7 +27,10 @@ fn quantiles_are_those_of_what_was_counted() {
 fn no_percentile_is_told_with_fewer_than_a_hundred_samples_beyond_it() {
     let told = |samples| {
         let curve = of((1..=1000).cycle().take(samples)).curve(0).unwrap();
-        assert!(curve.points.iter().all(|(percentile, _)| (100.0 - percentile) / 100.0 * samples as f64 >= 99.9), "{samples}");
+        assert!(
+            curve.points.iter().all(|(percentile, _)| (100.0 - percentile) / 100.0 * samples as f64 >= 99.9),
+            "{samples}"
+        );
         [curve.p50_ms, curve.p95_ms, curve.p99_ms, curve.p999_ms].map(|found| found.is_some())
     };
     assert_eq!(told(199), [false; 4]);

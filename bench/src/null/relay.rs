@@ -126,7 +126,8 @@ impl Batch {
     /// Takes off the message that is not whole yet, if there is one: nothing may come between its frames.
     pub fn split(&mut self) -> Option<Self> {
         let bytes = self.bytes.split_off(self.whole);
-        let tags_at: Vec<usize> = self.tags_at.iter().filter(|at| **at >= self.whole).map(|at| at - self.whole).collect();
+        let tags_at: Vec<usize> =
+            self.tags_at.iter().filter(|at| **at >= self.whole).map(|at| at - self.whole).collect();
         self.tags_at.retain(|at| *at < self.whole);
         (!bytes.is_empty()).then(|| Self { outlet: Arc::clone(&self.outlet), bytes, tags_at, whole: 0 })
     }

@@ -64,5 +64,8 @@ fn what_is_measured_is_told_by_when_it_was_due() {
     tickets.into_iter().for_each(|ticket| outcomes.acknowledged(ticket));
     let counted = outcomes.take();
     assert_eq!((counted.since_due.count(), counted.measured.since_due.count()), (3, 1));
-    assert!((2000.0..2100.0).contains(&counted.measured.since_due.quantile_ms(1.0).unwrap()), "it ended after the window");
+    assert!(
+        (2000.0..2100.0).contains(&counted.measured.since_due.quantile_ms(1.0).unwrap()),
+        "it ended after the window"
+    );
 }

@@ -55,14 +55,19 @@ pub fn fit(outline: Outline<'_>, budget: Duration, priming: Duration) -> Fitted 
         step += u32::from(!cut);
     }
     use_rest(&mut made, whole, fits);
-    let cuts = made.iter().enumerate().flat_map(|(number, experiment)| told(&asked[number], experiment, whole(number))).collect();
+    let cuts = made
+        .iter()
+        .enumerate()
+        .flat_map(|(number, experiment)| told(&asked[number], experiment, whole(number)))
+        .collect();
     Fitted { time: time(&made), experiments: made, cuts }
 }
 
 /// Takes a pair from the experiment that has most of them, the last of those; false when all have the least.
 fn take_a_pair(experiments: &mut [Experiment], least: impl Fn(usize) -> u32) -> bool {
     let numbered = experiments.iter_mut().enumerate();
-    let found = numbered.filter(|(number, one)| one.pairs > least(*number)).max_by_key(|(number, one)| (one.pairs, *number));
+    let found =
+        numbered.filter(|(number, one)| one.pairs > least(*number)).max_by_key(|(number, one)| (one.pairs, *number));
     let Some((number, experiment)) = found else { return false };
     let fewer = experiment.pairs - 1;
     experiment.pairs = if fewer < PAIRS_MIN as u32 { least(number) } else { fewer };
@@ -86,13 +91,16 @@ fn use_rest(experiments: &mut [Experiment], whole: impl Fn(usize) -> u32, fits: 
 /// Changes the workloads of the last experiment that can be changed; false when none can.
 fn shorten(experiments: &mut [Experiment], change: fn(&mut Workload) -> bool) -> bool {
     experiments.iter_mut().rev().any(|experiment| {
-        let changed = experiment.variations.iter_mut().filter_map(|variation| change(&mut variation.workload).then_some(()));
+        let changed =
+            experiment.variations.iter_mut().filter_map(|variation| change(&mut variation.workload).then_some(()));
         changed.count() > 0
     })
 }
 
 fn watch_less(workload: &mut Workload) -> bool {
-    let shorter = workload.trial_time().as_secs_f64() > TRIAL_MIN_S && workload.searches() && workload.rate_of_slowest_peak.is_none();
+    let shorter = workload.trial_time().as_secs_f64() > TRIAL_MIN_S
+        && workload.searches()
+        && workload.rate_of_slowest_peak.is_none();
     if shorter {
         workload.search_seconds = Some(TRIAL_MIN_S);
     }
@@ -120,7 +128,11 @@ fn told(asked: &Experiment, made: &Experiment, pairs: u32) -> Vec<String> {
     let both = || asked.variations.iter().zip(&made.variations).map(|(asked, made)| (&asked.workload, &made.workload));
     if let Some((before, now)) = both().find(|(before, now)| now.trial_time() < before.trial_time()) {
         let seconds = |workload: &Workload| workload.trial_time().as_secs_f64();
-        said.push(format!("{id}: rates of the search are watched for {:.0} s instead of {:.0} s", seconds(now), seconds(before)));
+        said.push(format!(
+            "{id}: rates of the search are watched for {:.0} s instead of {:.0} s",
+            seconds(now),
+            seconds(before)
+        ));
     }
     if let Some((before, now)) = both().find(|(before, now)| now.test_time() < before.test_time()) {
         let seconds = |workload: &Workload| workload.test_time().as_secs_f64();

@@ -25,7 +25,9 @@ impl PeakStart {
     pub fn time(&self, targets: &[Target]) -> Duration {
         let first = self.looks.iter().map(|(_, workload)| workload.priming_seconds).fold(0.0, f64::max);
         let further = self.looks.len().saturating_sub(1) as u32;
-        targets[self.target].start_time() + time::priming(Duration::from_secs_f64(first)) + time::priming(FURTHER) * further
+        targets[self.target].start_time()
+            + time::priming(Duration::from_secs_f64(first))
+            + time::priming(FURTHER) * further
     }
 }
 
@@ -83,8 +85,14 @@ impl Outline<'_> {
         let none = BTreeMap::new();
         let peaks = self.peak_starts(&sessions, &none, |target| target.variants()[0].to_owned());
         let looks: Duration = peaks.iter().map(|start| start.time(self.targets)).sum();
-        let choices: Duration = self.targets.iter().filter(|target| has_choice(target, self.experiments)).map(|target| of_choice(target, priming)).sum();
-        let runs: Duration = sessions.iter().map(|session| time::of_session(session, self.experiments, self.targets)).sum();
+        let choices: Duration = self
+            .targets
+            .iter()
+            .filter(|target| has_choice(target, self.experiments))
+            .map(|target| of_choice(target, priming))
+            .sum();
+        let runs: Duration =
+            sessions.iter().map(|session| time::of_session(session, self.experiments, self.targets)).sum();
         time::SELF_CHECK + choices + looks + time::of_ceilings(&sessions, self) + runs
     }
 }

@@ -20,7 +20,8 @@ fn quick(names: &[&str]) -> Vec<Experiment> {
 /// All shipped targets, and Mainstem's again.
 fn all_targets() -> Vec<Target> {
     let mut all: Vec<Target> = Target::names().map(|name| Target::find(name).unwrap()).collect();
-    let again: Vec<Target> = all.iter().filter(|target| crate::findings::is_ours(&target.name)).map(Target::again).collect();
+    let again: Vec<Target> =
+        all.iter().filter(|target| crate::findings::is_ours(&target.name)).map(Target::again).collect();
     all.extend(again);
     all
 }
@@ -49,7 +50,11 @@ fn the_default_plan_takes_no_longer_than_ninety_minutes() {
         assert!(fitted.time <= Duration::from_secs(90 * 60), "{:?}", fitted.time);
         assert!(fitted.time > Duration::from_secs(75 * 60), "time is left: {:?}", fitted.time);
         let pairs = |id: &str| fitted.experiments.iter().find(|one| one.record.id == id).unwrap().pairs;
-        assert!(pairs("peak-throughput") >= 3 && pairs("latency") >= 3, "the headlines can tell a difference: {:?}", fitted.cuts);
+        assert!(
+            pairs("peak-throughput") >= 3 && pairs("latency") >= 3,
+            "the headlines can tell a difference: {:?}",
+            fitted.cuts
+        );
         // Every variation of every experiment is still asked of every target.
         for (asked, made) in experiments.iter().zip(&fitted.experiments) {
             assert_eq!(asked.variations.len(), made.variations.len());
@@ -73,7 +78,11 @@ fn a_plan_never_goes_below_its_minima() {
                 assert!(workload.test_time() >= least, "{workload:?}");
             }
             let fixed = workload.producer_rate > 0.0 && !workload.saturate;
-            assert!(!fixed || workload.producer_rate * workload.test_time().as_secs_f64() > 10_000.0, "{}", experiment.record.id);
+            assert!(
+                !fixed || workload.producer_rate * workload.test_time().as_secs_f64() > 10_000.0,
+                "{}",
+                experiment.record.id
+            );
         }
     }
     assert!(fitted.time > Duration::from_secs(60), "the sum says that it does not fit");
@@ -96,7 +105,11 @@ fn the_sum_of_a_plan_is_that_of_its_parts() {
     let sessions = outline.sessions(stock);
     let runs: Duration = sessions.iter().map(|session| time::of_session(session, &experiments, &targets)).sum();
     let ceilings = time::of_ceilings(&sessions, &outline);
-    assert_eq!(outline.time_of_all(Duration::from_secs(30)), time::SELF_CHECK + ceilings + runs, "nothing to choose and no slowest peak");
+    assert_eq!(
+        outline.time_of_all(Duration::from_secs(30)),
+        time::SELF_CHECK + ceilings + runs,
+        "nothing to choose and no slowest peak"
+    );
     // Start 6, priming 30 and a fifth; six trials of 20 and 4, a confirmation, 7 of warm-up, 6 around it.
     assert_eq!(runs, Duration::from_secs(2 * (6 + 36 + 6 * 24 + 24 + 7 + 6)));
 }
@@ -130,7 +143,9 @@ fn the_order_of_variations_is_drawn_by_the_seed() {
     let (experiments, targets) = (quick(&["fsync-batch"]), targets(&["mainstem", "kafka"]));
     let orders = |seed| -> Vec<(usize, Vec<usize>)> {
         let made = plan(&experiments, &targets, Some(6), seed);
-        made.into_iter().map(|session| (session.target, session.runs.iter().map(|asked| asked.variation).collect())).collect()
+        made.into_iter()
+            .map(|session| (session.target, session.runs.iter().map(|asked| asked.variation).collect()))
+            .collect()
     };
     assert_eq!(orders(7), orders(7), "a plan is repeated");
     assert_ne!(orders(7), orders(8));
@@ -151,7 +166,8 @@ fn the_same_binary_again_takes_part_with_one_variation_in_each_pair_where_a_diff
     let one = plan(&quick(&["fsync-batch"]), &targets, Some(1), 7);
     assert!(one.iter().all(|session| session.target != 0), "of one pair nothing is told, with or without a floor");
     let both = plan(&quick(&["peak-throughput", "latency"]), &targets, Some(3), 7);
-    let figures: Vec<usize> = both.iter().filter(|session| session.target == 0).map(|session| session.runs.len()).collect();
+    let figures: Vec<usize> =
+        both.iter().filter(|session| session.target == 0).map(|session| session.runs.len()).collect();
     assert_eq!(figures, [2, 2, 2], "one by each figure, in one start");
 }
 
@@ -161,15 +177,24 @@ fn a_start_is_shared_by_all_that_needs_no_other_one() {
     let sessions = plan(&experiments, &targets, Some(1), 7);
     let starts = |name: &str, id: &str| {
         let wanted = |asked: &Asked| experiments[asked.experiment].record.id == id;
-        sessions.iter().filter(|session| targets[session.target].name == name && session.runs.iter().any(wanted)).count()
+        sessions
+            .iter()
+            .filter(|session| targets[session.target].name == name && session.runs.iter().any(wanted))
+            .count()
     };
     assert_eq!(starts("kafka", "fsync-batch"), 1, "Kafka's durability is a setting of a topic");
     assert_eq!(starts("mainstem", "fsync-batch"), 2, "ours is one of the broker");
     assert_eq!(starts("mainstem", "cache-size"), 3, "each has arguments of its own");
-    let log = sessions.iter().find(|session| targets[session.target].name == "kafka" && session.runs.len() > 20).expect("a shared start");
+    let log = sessions
+        .iter()
+        .find(|session| targets[session.target].name == "kafka" && session.runs.len() > 20)
+        .expect("a shared start");
     assert!(log.experiments().len() >= 6, "experiments of a group share it: {log:?}");
     let at = |asked: &Asked| asked.experiment;
-    assert!(log.runs.windows(3).any(|three| at(&three[0]) == at(&three[2]) && at(&three[0]) != at(&three[1])), "in one order drawn by lot");
+    assert!(
+        log.runs.windows(3).any(|three| at(&three[0]) == at(&three[2]) && at(&three[0]) != at(&three[1])),
+        "in one order drawn by lot"
+    );
 }
 
 #[test]
@@ -191,9 +216,14 @@ fn peaks_that_are_needed_are_found_in_as_few_starts_as_possible() {
     let sessions = outline.sessions(stock);
     let mut known = std::collections::BTreeMap::new();
     let starts = outline.peak_starts(&sessions, &known, |_| "stock".to_owned());
-    let mut looks: Vec<(&str, usize)> = starts.iter().map(|start| (targets[start.target].name.as_str(), start.looks.len())).collect();
+    let mut looks: Vec<(&str, usize)> =
+        starts.iter().map(|start| (targets[start.target].name.as_str(), start.looks.len())).collect();
     looks.sort_unstable();
-    assert_eq!(looks, [("mainstem-amqp", 1), ("mainstem-amqp", 1), ("rabbitmq", 2)], "the same binary again has no look");
+    assert_eq!(
+        looks,
+        [("mainstem-amqp", 1), ("mainstem-amqp", 1), ("rabbitmq", 2)],
+        "the same binary again has no look"
+    );
     known.extend([("queues memory".to_owned(), 1.0), ("queues fsync".to_owned(), 1.0)]);
     assert!(outline.peak_starts(&sessions, &known, |_| "stock".to_owned()).is_empty());
 }

@@ -48,7 +48,12 @@ fn a_busy_thread_is_seen() {
 
 #[test]
 fn what_nobody_known_used_was_used_by_others() {
-    let before = MachineTimes { all: 100.0, idle: 50.0, kernel: BTreeMap::from([(2, 1.0), (3, 5.0)]), ..MachineTimes::default() };
+    let before = MachineTimes {
+        all: 100.0,
+        idle: 50.0,
+        kernel: BTreeMap::from([(2, 1.0), (3, 5.0)]),
+        ..MachineTimes::default()
+    };
     let now = MachineTimes {
         all: 120.0,
         idle: 55.0,

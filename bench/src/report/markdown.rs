@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::findings::{figure_of, flaws, is_ours, median};
-use crate::stability;
 use crate::progress::count;
 use crate::result::{Conclusion, ExperimentRecord, Figure, Finding, Judgement, Report, Run};
+use crate::stability;
 
 /// Of a broker whose processes are not to be seen.
 const NOT_MEASURED: &str = "not measured";
@@ -81,7 +81,10 @@ fn claims_table(text: &mut String, report: &Report) {
         return;
     }
     let _ = writeln!(text, "### Published claims\n");
-    let _ = writeln!(text, "| experiment | claim | here | times as good (95 %) | pairs | why | source |\n|---|---|---|---|---|---|---|");
+    let _ = writeln!(
+        text,
+        "| experiment | claim | here | times as good (95 %) | pairs | why | source |\n|---|---|---|---|---|---|---|"
+    );
     for claim in &report.claims {
         let judged = match claim.judgement {
             Judgement::Confirmed => "**confirmed**",

@@ -10,7 +10,8 @@ use crate::target::is_again;
 /// A row for each shipped experiment that was run or asks for a system that was, and for each other one that was run.
 pub fn rows(runs: &[Run], experiments: &[ExperimentRecord]) -> Vec<MatrixRow> {
     let runs: Vec<&Run> = runs.iter().filter(|run| !is_again(&run.target.name)).collect();
-    let names: BTreeSet<(bool, &str)> = runs.iter().map(|run| (!is_ours(&run.target.name), run.target.name.as_str())).collect();
+    let names: BTreeSet<(bool, &str)> =
+        runs.iter().map(|run| (!is_ours(&run.target.name), run.target.name.as_str())).collect();
     let mut ids: Vec<&str> = Experiment::names().collect();
     ids.extend(experiments.iter().map(|one| one.id.as_str()).filter(|id| Experiment::names().all(|name| name != *id)));
     let row = |id: &str| MatrixRow {
@@ -24,7 +25,8 @@ pub fn rows(runs: &[Run], experiments: &[ExperimentRecord]) -> Vec<MatrixRow> {
 }
 
 fn cell(experiment: &str, system: &str, runs: &[&Run]) -> MatrixCell {
-    let mine: Vec<&Run> = runs.iter().copied().filter(|run| run.experiment == experiment && run.target.name == system).collect();
+    let mine: Vec<&Run> =
+        runs.iter().copied().filter(|run| run.experiment == experiment && run.target.name == system).collect();
     let ranked: Vec<&Run> = mine.iter().copied().filter(|run| flaws(run).is_empty()).collect();
     let mut why: Vec<&str> = mine.iter().flat_map(|run| flaws(run)).collect();
     why.sort_unstable();
@@ -57,7 +59,8 @@ mod tests {
 
     fn run(experiment: &str, target: &str, variation: &str, stable: bool) -> Run {
         let mut run = sample_run();
-        (run.experiment, run.variation, run.target.name) = (experiment.to_owned(), variation.to_owned(), target.to_owned());
+        (run.experiment, run.variation, run.target.name) =
+            (experiment.to_owned(), variation.to_owned(), target.to_owned());
         (run.verdict.valid, run.verdict.stable, run.verdict.complete) = (true, stable, Some(true));
         (run.measured.failed, run.stopped, run.priming) = (0, None, Some(Priming::default()));
         run

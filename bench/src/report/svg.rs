@@ -104,7 +104,8 @@ fn copies<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     if found.iter().all(|number| *number == 1) {
         return "one node, not replicated".to_owned();
     }
-    let words = found.into_iter().map(|number| if number == 0 { "as the broker sets".to_owned() } else { number.to_string() });
+    let words =
+        found.into_iter().map(|number| if number == 0 { "as the broker sets".to_owned() } else { number.to_string() });
     format!("copies of each message: {}", words.collect::<Vec<_>>().join(", "))
 }
 
@@ -132,7 +133,11 @@ fn draw(
     let area = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
     area.fill(&WHITE)?;
     let scale = runs.iter().find(|run| run.experiment == experiment.id).map_or("", |run| run.scale.as_str());
-    let caption = format!("{} ({scale}; {})", experiment.title, copies(runs.iter().filter(|run| run.experiment == experiment.id)));
+    let caption = format!(
+        "{} ({scale}; {})",
+        experiment.title,
+        copies(runs.iter().filter(|run| run.experiment == experiment.id))
+    );
     area.draw(&Text::new(caption, (16, 14), ("sans-serif", 18).into_font().color(&BLACK)))?;
     area.draw(&Text::new(unit_of(experiment.figure), (16, 40), ("sans-serif", 13).into_font().color(&BLACK)))?;
     let most = bars.iter().map(|bar| bar.high).fold(0.0, f64::max).max(1e-9);

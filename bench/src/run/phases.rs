@@ -142,7 +142,8 @@ impl Run<'_> {
         let watch = if confirms { workload.watch_time() } else { workload.trial_time() };
         // Far beyond what is stable there is no point in watching to the end.
         let is_hopeless = |window: &Window| window.is_hopeless(rate);
-        let window = if confirms { self.measure(name, watch, is_hopeless)? } else { self.go_on(name, watch, is_hopeless)? };
+        let window =
+            if confirms { self.measure(name, watch, is_hopeless)? } else { self.go_on(name, watch, is_hopeless)? };
         let mut reasons = stability::unstable(&window.seen(rate));
         if let Some(late) = window.late_by_itself_ms() {
             reasons.push(format!("the generator was {late:.0} ms late (p99) by itself"));

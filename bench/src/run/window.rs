@@ -80,7 +80,10 @@ impl Window {
         let received = self.sample.received.measured.count() + tail.received.measured.count();
         // What was never sent is missing at each reader too: as many as the others have.
         let readers = wanted as f64 / sent.max(1) as f64;
-        [sent.saturating_sub(acknowledged) + unsent, wanted.saturating_sub(received) + (unsent as f64 * readers).round() as u64]
+        [
+            sent.saturating_sub(acknowledged) + unsent,
+            wanted.saturating_sub(received) + (unsent as f64 * readers).round() as u64,
+        ]
     }
 
     /// Takes what ended after the measured time, and counts what has not ended as long as was waited.
@@ -167,7 +170,9 @@ impl Window {
 
     /// Nothing is unacknowledged and nothing unread at the last tick.
     pub fn is_drained(&self) -> bool {
-        [&self.in_flight, &self.backlogs].into_iter().all(|series| series.last().is_some_and(|(_, messages)| *messages == 0.0))
+        [&self.in_flight, &self.backlogs]
+            .into_iter()
+            .all(|series| series.last().is_some_and(|(_, messages)| *messages == 0.0))
     }
 
     /// What decides whether this rate is stable.
@@ -264,7 +269,9 @@ impl Window {
             receive_rate: self.receive_rate(),
             publish_mb_s: self.publish_rate() * bytes / 1e6,
             receive_mb_s: self.receive_rate() * bytes / 1e6,
-            wire_mb_s: Some(self.sample.received.wire_bytes).filter(|bytes| *bytes > 0).map(|bytes| bytes as f64 / self.seconds() / 1e6),
+            wire_mb_s: Some(self.sample.received.wire_bytes)
+                .filter(|bytes| *bytes > 0)
+                .map(|bytes| bytes as f64 / self.seconds() / 1e6),
             publish_latency: self.sample.published.measured.since_due.curve(self.unended[0]),
             acknowledge_latency: self.sample.published.measured.since_sent.curve(self.unended[0]),
             end_to_end_latency: self.sample.received.measured.curve(self.unended[1]),

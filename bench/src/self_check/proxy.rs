@@ -54,7 +54,8 @@ impl Proxy {
     /// # Errors
     /// There is no port or thread to be had.
     pub fn start(server: SocketAddr, fault: Fault) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on the loopback interface")?;
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on the loopback interface")?;
         let address = listener.local_addr()?;
         let ended = Arc::new(AtomicBool::new(false));
         let planted = Planted { fault, began: Instant::now(), deliveries: AtomicU64::new(0) };
@@ -91,7 +92,15 @@ fn serve(client: TcpStream, server: SocketAddr, planted: &Arc<Planted>) -> Resul
     let planted = planted.clone();
     thread::Builder::new().name("plant-down".to_owned()).spawn(move || {
         crate::process::wake_on_time();
-        let _ = Down { planted, delivery: Vec::new(), content_left: 0, held: None, confirmed: Instant::now(), stalled: false }.run(&server, &client);
+        let _ = Down {
+            planted,
+            delivery: Vec::new(),
+            content_left: 0,
+            held: None,
+            confirmed: Instant::now(),
+            stalled: false,
+        }
+        .run(&server, &client);
         let _ = client.shutdown(Shutdown::Both);
         let _ = server.shutdown(Shutdown::Both);
     })?;
@@ -138,7 +147,11 @@ impl Down {
         if begins || !self.delivery.is_empty() {
             self.delivery.extend_from_slice(frame);
             match frame[0] {
-                HEADER => self.content_left = payload.get(4..12).map_or(0, |size| size.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
+                HEADER => {
+                    self.content_left = payload
+                        .get(4..12)
+                        .map_or(0, |size| size.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+                }
                 METHOD => {}
                 _ => self.content_left = self.content_left.saturating_sub(payload.len() as u64),
             }

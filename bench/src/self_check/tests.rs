@@ -13,8 +13,17 @@ fn everything_that_is_planted_is_found() {
 #[test]
 fn what_is_not_planted_is_not_found() {
     let brought = make(Fault::Lose(u64::MAX), &steady()).unwrap();
-    assert_eq!((brought.verdict.complete, brought.verdict.ordered, brought.verdict.intact), (Some(true), Some(true), Some(true)));
-    for fault in [Fault::Lose(1), Fault::Double(1), Fault::Swap(1), Fault::Change(1), Fault::Stall { after: STALL_AFTER, time: 20 * STALL }] {
+    assert_eq!(
+        (brought.verdict.complete, brought.verdict.ordered, brought.verdict.intact),
+        (Some(true), Some(true), Some(true))
+    );
+    for fault in [
+        Fault::Lose(1),
+        Fault::Double(1),
+        Fault::Swap(1),
+        Fault::Change(1),
+        Fault::Stall { after: STALL_AFTER, time: 20 * STALL },
+    ] {
         assert!(missed_fault(fault, &brought).is_some(), "a run without it does not pass for one with it: {fault:?}");
     }
 }
@@ -22,9 +31,17 @@ fn what_is_not_planted_is_not_found() {
 #[test]
 fn a_fault_hurts_nothing_but_what_finds_it() {
     let swapped = make(Fault::Swap(DELIVERY), &steady()).unwrap().verdict;
-    assert_eq!((swapped.complete, swapped.ordered, swapped.intact), (Some(true), Some(false), Some(true)), "{swapped:?}");
+    assert_eq!(
+        (swapped.complete, swapped.ordered, swapped.intact),
+        (Some(true), Some(false), Some(true)),
+        "{swapped:?}"
+    );
     let changed = make(Fault::Change(DELIVERY), &steady()).unwrap().verdict;
-    assert_eq!((changed.complete, changed.ordered, changed.intact), (Some(true), Some(true), Some(false)), "{changed:?}");
+    assert_eq!(
+        (changed.complete, changed.ordered, changed.intact),
+        (Some(true), Some(true), Some(false)),
+        "{changed:?}"
+    );
 }
 
 #[test]

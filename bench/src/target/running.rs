@@ -157,7 +157,8 @@ impl Running {
             return Settled::default();
         }
         let most = Duration::from_secs_f64(self.target.deletes_within_s);
-        let left = wait_for_space(|| self.used_bytes(), before.saturating_add(SPACE_SLACK), most, Duration::from_millis(500));
+        let left =
+            wait_for_space(|| self.used_bytes(), before.saturating_add(SPACE_SLACK), most, Duration::from_millis(500));
         settle_disk();
         Settled { seconds: began.elapsed().as_secs_f64(), left_mb: left as f64 / 1e6 }
     }
@@ -195,9 +196,11 @@ impl Running {
         let mut command = Command::new(program);
         command.args(arguments).process_group(0);
         // Our own variables begin like the settings of Mainstem, which refuses those it does not know.
-        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(OWN_VARIABLES)).for_each(|(name, _)| {
-            command.env_remove(name);
-        });
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(OWN_VARIABLES)).for_each(
+            |(name, _)| {
+                command.env_remove(name);
+            },
+        );
         let variant = self.target.variant(&self.setup.variant);
         let promise = self.target.promise(self.setup.durability);
         let promised = promise.map(|promise| &promise.environment).into_iter().flatten();

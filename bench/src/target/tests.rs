@@ -70,7 +70,8 @@ fn a_target_is_stopped_with_all_that_it_started() {
     target.address = listener.local_addr().unwrap().to_string();
     let setup = crate::plan::setup_of(&target, &crate::workload::Workload::default(), "stock");
     let running = Running::start(&target, &places(folder.path()), setup).unwrap();
-    let (began, depth) = (std::time::Instant::now(), || std::fs::read_to_string(folder.path().join("data/depth")).unwrap_or_default());
+    let (began, depth) =
+        (std::time::Instant::now(), || std::fs::read_to_string(folder.path().join("data/depth")).unwrap_or_default());
     while depth() != "memory\n" {
         assert!(began.elapsed().as_secs() < 60, "{:?}", depth());
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -228,9 +228,7 @@ impl Sender {
     /// Sends as fast as these many readers of each message keep up.
     fn hurry(&mut self, control: &Control, readers: f64, current: &dyn Fn() -> bool) -> Result<()> {
         while current() {
-            if self.handed.messages.messages.is_multiple_of(BACKLOG_LOOK)
-                && self.backlog(readers) > self.backlog_max
-            {
+            if self.handed.messages.messages.is_multiple_of(BACKLOG_LOOK) && self.backlog(readers) > self.backlog_max {
                 self.handed.held_back += 1;
                 std::thread::park_timeout(IDLE / 4);
                 self.report_sometimes(control, self.clock.now());

@@ -164,7 +164,10 @@ pub fn serve(listener: std::net::TcpListener) -> Result<()> {
         .route("/begin", post(|State(desk): State<Shared>, body: Bytes| ask(desk, move |desk| begin(desk, &body))))
         .route("/subscribe", post(|State(desk): State<Shared>| ask(desk, |desk| nothing(worker(desk)?.subscribe()))))
         .route("/speed", post(|State(desk): State<Shared>, body: Bytes| ask(desk, move |desk| set_speed(desk, &body))))
-        .route("/window", post(|State(desk): State<Shared>, body: Bytes| ask(desk, move |desk| set_window(desk, &body))))
+        .route(
+            "/window",
+            post(|State(desk): State<Shared>, body: Bytes| ask(desk, move |desk| set_window(desk, &body))),
+        )
         .route("/sample", post(|State(desk): State<Shared>| ask(desk, sample)))
         .route("/end", post(|State(desk): State<Shared>| ask(desk, end)))
         .with_state(desk);

@@ -154,7 +154,11 @@ fn a_fixed_rate_is_measured_and_every_message_accounted_for() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let run = bench.result();
     assert!(run["priming"]["seconds"].as_f64().unwrap() >= 2.0, "{}", run["priming"]);
-    assert!(run["measured"]["publish_latency"]["p99_ms"].as_f64().is_some(), "12,000 messages have a p99: {}", run["measured"]);
+    assert!(
+        run["measured"]["publish_latency"]["p99_ms"].as_f64().is_some(),
+        "12,000 messages have a p99: {}",
+        run["measured"]
+    );
     assert!(run["measured"]["publish_latency"]["p999_ms"].is_null(), "and no p99.9");
     let rate = run["measured"]["publish_rate"].as_f64().unwrap();
     assert!((1000.0..2100.0).contains(&rate), "{rate}");
@@ -265,8 +269,27 @@ impl Theirs {
         fs::create_dir_all(folder).unwrap();
         let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
         let made = Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
-            .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", &at("key.pem"), "-out", &at("cert.pem")])
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=localhost",
+            ])
+            .args([
+                "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                "-keyout",
+                &at("key.pem"),
+                "-out",
+                &at("cert.pem"),
+            ])
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", text(&made.stderr));
@@ -277,7 +300,14 @@ impl Theirs {
         let child = Command::new(bench.broker())
             .env_remove("MAINSTEM_BENCH_BROKER")
             .args(["serve", "--data", &at("data"), "--default-user", "anna", "--default-pass-file", &at("password")])
-            .args(["--tls-certificate", &at("cert.pem"), "--tls-key", &at("key.pem"), "--set", &format!("listeners=SASL_SSL://127.0.0.1:{kafka}")])
+            .args([
+                "--tls-certificate",
+                &at("cert.pem"),
+                "--tls-key",
+                &at("key.pem"),
+                "--set",
+                &format!("listeners=SASL_SSL://127.0.0.1:{kafka}"),
+            ])
             .args(["--set", &format!("advertised.listeners=SASL_SSL://localhost:{kafka}"), "--amqp", "none"])
             .args(["--amqps", &format!("127.0.0.1:{amqp}"), "--admin", &format!("127.0.0.1:{admin}")])
             .stdout(Stdio::null())
@@ -287,7 +317,11 @@ impl Theirs {
         let theirs = Self { child, kafka, amqp };
         let began = Instant::now();
         while [kafka, amqp].iter().any(|port| std::net::TcpStream::connect(("127.0.0.1", *port)).is_err()) {
-            assert!(began.elapsed() < Duration::from_secs(60), "{}", fs::read_to_string(folder.join("log")).unwrap_or_default());
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "{}",
+                fs::read_to_string(folder.join("log")).unwrap_or_default()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
         theirs
@@ -332,9 +366,15 @@ fn somebody_elses_brokers_with_tls_and_logins_are_asked_under_their_own_names() 
         theirs.kafka, theirs.amqp
     );
     fs::write(&file, targets).unwrap();
-    let mut command = bench.command(&["compare", "delay", "--pairs", "1", "--plan", "--targets", file.to_str().unwrap()]);
+    let mut command =
+        bench.command(&["compare", "delay", "--pairs", "1", "--plan", "--targets", file.to_str().unwrap()]);
     let plan = command.env("ORDERS_PASSWORD", "Tr0ub4dor").output().unwrap();
-    assert!(text(&plan.stdout).contains("(orders, tasks)"), "no target is left out: {} {}", text(&plan.stdout), text(&plan.stderr));
+    assert!(
+        text(&plan.stdout).contains("(orders, tasks)"),
+        "no target is left out: {} {}",
+        text(&plan.stdout),
+        text(&plan.stderr)
+    );
     // The experiment itself takes minutes: a short one of the same kind, for both, from a file of experiments would do; here a workload.
     let workload = bench.workload(&format!("{STEADY}testSeconds: 3\n"));
     for name in ["orders", "tasks"] {
@@ -342,11 +382,15 @@ fn somebody_elses_brokers_with_tls_and_logins_are_asked_under_their_own_names() 
         let output = bench.command(&words).env("ORDERS_PASSWORD", "Tr0ub4dor").output().unwrap();
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
     }
-    let kept: String = files(&bench.path("out")).into_iter().map(|path| fs::read_to_string(path).unwrap_or_default()).collect();
+    let kept: String =
+        files(&bench.path("out")).into_iter().map(|path| fs::read_to_string(path).unwrap_or_default()).collect();
     assert!(!kept.contains("Tr0ub4dor"), "no password is in a result");
     let page = fs::read_to_string(bench.path("out/report.md")).unwrap();
     for name in ["orders", "tasks"] {
-        let row = page.lines().find(|line| line.starts_with(&format!("|  | {name} "))).unwrap_or_else(|| panic!("no {name}: {page}"));
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("|  | {name} ")))
+            .unwrap_or_else(|| panic!("no {name}: {page}"));
         assert_eq!(row.matches("not measured").count(), 3, "no zeros that are none: {row}");
         assert!(!row.contains("not complete") && !row.contains("messages failed"), "{row}");
     }
@@ -372,7 +416,10 @@ fn mistakes_end_it_before_anything_starts() {
         (vec!["compare", "latncy"], "no experiment `latncy`; did you mean `latency`?"),
         (vec!["compare", "latency", "--targets", "rabitmq"], "no target `rabitmq`; did you mean `rabbitmq`?"),
         (vec!["run", "/nowhere.yaml"], "workload /nowhere.yaml"),
-        (vec!["compare", "routing", "--targets", "mainstem"], "target `mainstem` takes part in none of these experiments; they name "),
+        (
+            vec!["compare", "routing", "--targets", "mainstem"],
+            "target `mainstem` takes part in none of these experiments; they name ",
+        ),
     ] {
         let output = bench.run(&words);
         assert!(!output.status.success());

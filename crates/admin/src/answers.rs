@@ -105,7 +105,17 @@ impl Default for Text {
 
 impl Text {
     fn of(account: &'static Account, growth: Growth, taken: usize) -> Self {
-        Self { account, growth, full: VecDeque::new(), last: Vec::new(), length: 0, held: 0, peak: 0, taken, short: false }
+        Self {
+            account,
+            growth,
+            full: VecDeque::new(),
+            last: Vec::new(),
+            length: 0,
+            held: 0,
+            peak: 0,
+            taken,
+            short: false,
+        }
     }
 
     /// One that grows in any case.
@@ -214,7 +224,8 @@ impl Text {
         let taken = std::mem::take(&mut self.taken);
         account.take_anyway(self.length.saturating_sub(taken));
         account.give(taken.saturating_sub(self.length));
-        let pieces: VecDeque<Bytes> = full.into_iter().map(|bytes| Bytes::from_owner(Piece { bytes, account })).collect();
+        let pieces: VecDeque<Bytes> =
+            full.into_iter().map(|bytes| Bytes::from_owner(Piece { bytes, account })).collect();
         Body::new(Pieces { pieces: pieces.into_iter(), left })
     }
 
@@ -340,7 +351,11 @@ pub(crate) fn page(text: String) -> Option<Body> {
 ///
 /// # Errors
 /// See [`Unmade`].
-pub(crate) async fn make<T: Send + 'static>(doing: Doing, work: impl Fn(Text) -> T + Send + Sync + 'static, text_of: fn(&T) -> Option<&Text>) -> Result<T, Unmade> {
+pub(crate) async fn make<T: Send + 'static>(
+    doing: Doing,
+    work: impl Fn(Text) -> T + Send + Sync + 'static,
+    text_of: fn(&T) -> Option<&Text>,
+) -> Result<T, Unmade> {
     make_in(&ANSWERS, (doing, PATIENCE), work, text_of).await
 }
 

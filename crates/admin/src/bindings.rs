@@ -28,19 +28,40 @@ impl Known {
             Destination::Exchange(_) => None,
         };
         let (destination, arguments) = (binding.destination_name.clone(), binding.arguments.clone());
-        Self { source: binding.source.into(), queue, destination, key: binding.key.into(), arguments, durable: binding.durable }
+        Self {
+            source: binding.source.into(),
+            queue,
+            destination,
+            key: binding.key.into(),
+            arguments,
+            durable: binding.durable,
+        }
     }
 
     /// The default exchange's to a queue.
     pub fn to_queue(queue: &Queue) -> Self {
         let (source, destination) = (Box::default(), queue.name().clone());
-        Self { source, queue: Some(queue.id()), key: destination.as_bytes().into(), destination, arguments: Arguments::default(), durable: queue.is_durable() }
+        Self {
+            source,
+            queue: Some(queue.id()),
+            key: destination.as_bytes().into(),
+            destination,
+            arguments: Arguments::default(),
+            durable: queue.is_durable(),
+        }
     }
 
     /// As the table lists it.
     pub fn binding(&self) -> Binding<'_> {
         let destination = self.queue.map_or(Destination::Exchange(&self.destination), Destination::Queue);
-        Binding { source: &self.source, destination, destination_name: &self.destination, key: &self.key, arguments: self.arguments.clone(), durable: self.durable }
+        Binding {
+            source: &self.source,
+            destination,
+            destination_name: &self.destination,
+            key: &self.key,
+            arguments: self.arguments.clone(),
+            durable: self.durable,
+        }
     }
 }
 
@@ -88,7 +109,12 @@ mod tests {
     #[test]
     fn a_walk_meets_all_and_keeps_nobody_waiting() {
         let exchanges = Exchanges::new();
-        let bind = |key: u32| exchanges.write().bind(b"amq.direct", Destination::Queue(QueueId(1)), &key.to_be_bytes(), &Arguments::default()).map(drop);
+        let bind = |key: u32| {
+            exchanges
+                .write()
+                .bind(b"amq.direct", Destination::Queue(QueueId(1)), &key.to_be_bytes(), &Arguments::default())
+                .map(drop)
+        };
         exchanges.write().add_queue(Name::new(b"q").expect("short"), QueueId(1), true).expect("new");
         (0..1000).for_each(|key| bind(key).expect("bound"));
         let mut walk = Walk::new(&exchanges);

@@ -82,7 +82,8 @@ struct Memory {
     total_kib: AtomicUsize,
 }
 
-static MEMORY: Memory = Memory { free: Semaphore::const_new(ALONE_MAX_KIB), total_kib: AtomicUsize::new(ALONE_MAX_KIB) };
+static MEMORY: Memory =
+    Memory { free: Semaphore::const_new(ALONE_MAX_KIB), total_kib: AtomicUsize::new(ALONE_MAX_KIB) };
 
 /// Bounds the memory of bodies, and of what is made of them, by the memory budget of the node, in bytes.
 pub(crate) fn set_memory_budget(budget: usize) {
@@ -160,7 +161,13 @@ pub(crate) async fn read(parts: &Parts, body: Body, bounds: Bounds, user: &str) 
     read_within(time, &parts.headers, body, bounds, user).await
 }
 
-async fn read_within(time: Duration, headers: &HeaderMap, body: Body, bounds: Bounds, user: &str) -> Result<Read, Unread> {
+async fn read_within(
+    time: Duration,
+    headers: &HeaderMap,
+    body: Body,
+    bounds: Bounds,
+    user: &str,
+) -> Result<Read, Unread> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     let longest = bounds.longest();
     if announced.is_some_and(|bytes| bytes > longest) {

@@ -28,10 +28,22 @@ struct File {
 
 const FILES: [File; 5] = [
     File { path: "/", media_type: "text/html; charset=utf-8", bytes: include_bytes!("../console/index.html") },
-    File { path: "/console.js", media_type: "text/javascript; charset=utf-8", bytes: include_bytes!("../console/console.js") },
-    File { path: "/console.css", media_type: "text/css; charset=utf-8", bytes: include_bytes!("../console/console.css") },
+    File {
+        path: "/console.js",
+        media_type: "text/javascript; charset=utf-8",
+        bytes: include_bytes!("../console/console.js"),
+    },
+    File {
+        path: "/console.css",
+        media_type: "text/css; charset=utf-8",
+        bytes: include_bytes!("../console/console.css"),
+    },
     File { path: "/icon.svg", media_type: "image/svg+xml", bytes: include_bytes!("../console/icon.svg") },
-    File { path: "/licences.txt", media_type: "text/plain; charset=utf-8", bytes: include_bytes!("../console/licences.txt") },
+    File {
+        path: "/licences.txt",
+        media_type: "text/plain; charset=utf-8",
+        bytes: include_bytes!("../console/licences.txt"),
+    },
 ];
 
 /// A file as it is sent.
@@ -55,7 +67,12 @@ fn packed(place: usize) -> &'static Packed {
 /// The pages, to be merged with others.
 pub(crate) fn router() -> Router {
     FILES.iter().enumerate().fold(Router::new(), |router, (place, file)| {
-        router.route(file.path, get(move |ConnectInfo(peers): ConnectInfo<Peers>, headers: HeaderMap| async move { answer(place, &peers, &headers) }))
+        router.route(
+            file.path,
+            get(move |ConnectInfo(peers): ConnectInfo<Peers>, headers: HeaderMap| async move {
+                answer(place, &peers, &headers)
+            }),
+        )
     })
 }
 
@@ -95,13 +112,19 @@ fn answer(place: usize, peers: &Peers, headers: &HeaderMap) -> Response<Body> {
 
 /// Has a header of words with commas between one that fits?
 fn lists(headers: &HeaderMap, name: header::HeaderName, fits: impl Fn(&str) -> bool) -> bool {
-    headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(',')).any(|word| fits(word.trim()))
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|text| text.split(','))
+        .any(|word| fits(word.trim()))
 }
 
 /// `gzip`, unless its weight is 0.
 fn accepts_gzip(word: &str) -> bool {
     let (coding, weight) = word.split_once(';').map_or((word, ""), |(coding, weight)| (coding.trim(), weight));
-    let refused = weight.split_once('=').is_some_and(|(_, value)| value.trim().parse::<f64>().is_ok_and(|value| value == 0.0));
+    let refused =
+        weight.split_once('=').is_some_and(|(_, value)| value.trim().parse::<f64>().is_ok_and(|value| value == 0.0));
     coding.eq_ignore_ascii_case("gzip") && !refused
 }
 
@@ -120,12 +143,17 @@ mod tests {
     fn files_are_packed_for_who_takes_that_and_known_by_their_tags() {
         let plain = ask("/", &[]);
         assert_eq!((plain.status(), plain.headers().get(header::CONTENT_ENCODING)), (StatusCode::OK, None));
-        for (accepted, packed) in [("gzip, br", true), ("br;q=1, gzip;q=0.5", true), ("gzip;q=0", false), ("br", false), ("", false)] {
+        for (accepted, packed) in
+            [("gzip, br", true), ("br;q=1, gzip;q=0.5", true), ("gzip;q=0", false), ("br", false), ("", false)]
+        {
             let found = ask("/console.js", &[(header::ACCEPT_ENCODING, accepted)]);
             assert_eq!(found.headers().contains_key(header::CONTENT_ENCODING), packed, "{accepted}");
         }
         let tag = plain.headers()[header::ETAG].to_str().expect("text").to_owned();
-        assert_eq!(ask("/", &[(header::IF_NONE_MATCH, &format!("\"other\", W/{tag}"))]).status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(
+            ask("/", &[(header::IF_NONE_MATCH, &format!("\"other\", W/{tag}"))]).status(),
+            StatusCode::NOT_MODIFIED
+        );
         assert_eq!(ask("/", &[(header::IF_NONE_MATCH, "\"other\"")]).status(), StatusCode::OK);
     }
 

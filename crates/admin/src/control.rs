@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use broker::{JobOwner, Broker, Queue, ReplyTo, Vhost};
+use broker::{Broker, JobOwner, Queue, ReplyTo, Vhost};
 use types::{ConnectionId, ShardId};
 
 /// Nobody waits for a mail about the outcome: it comes by a channel.
@@ -54,7 +54,11 @@ impl Drop for Place<'_> {
 }
 
 /// `None`: it has too much to do.
-pub fn control<T: Send + 'static>(broker: &Arc<Broker>, of: JobOwner, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Option<T> {
+pub fn control<T: Send + 'static>(
+    broker: &Arc<Broker>,
+    of: JobOwner,
+    work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static,
+) -> Option<T> {
     let (send, receive) = mpsc::sync_channel(1);
     let queued = broker.control(
         NOBODY,

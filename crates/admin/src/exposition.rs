@@ -103,7 +103,10 @@ mod tests {
         let expected = "# HELP a_runs_total Runs.\n# TYPE a_runs_total counter\na_runs_total{journal=\"0\"} 1\na_runs_total{journal=\"1\"} 2\n\
             # HELP b_bytes Size.\n# TYPE b_bytes gauge\nb_bytes 5\n";
         assert_eq!(text, expected);
-        let headers = HeaderMap::from_iter([(header::ACCEPT, "application/openmetrics-text;version=1.0.0,text/plain;q=0.5".parse().expect("a header"))]);
+        let headers = HeaderMap::from_iter([(
+            header::ACCEPT,
+            "application/openmetrics-text;version=1.0.0,text/plain;q=0.5".parse().expect("a header"),
+        )]);
         let (kind, text) = of(&headers, ENCODED);
         assert_eq!(kind, OPEN_METRICS);
         let expected = "# HELP a_runs Runs.\n# TYPE a_runs counter\na_runs_total{journal=\"0\"} 1\na_runs_total{journal=\"1\"} 2\n\

@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::{Extension, Router};
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use prometheus_client::registry::Registry;
 
 use serving::{Bounds, Connections};
@@ -187,7 +187,8 @@ pub fn serve(
     for one in [Some(&listener), extra.as_ref()].into_iter().flatten() {
         one.set_nonblocking(true)?;
     }
-    let served = Served { admin: listener.local_addr()?, management: extra.as_ref().map(TcpListener::local_addr).transpose()? };
+    let served =
+        Served { admin: listener.local_addr()?, management: extra.as_ref().map(TcpListener::local_addr).transpose()? };
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(MANAGEMENT_THREADS).thread_name("management").build()?;
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
@@ -228,7 +229,9 @@ fn router(state: Arc<AdminState>) -> Router {
         .route("/metrics", get(metrics))
         .route("/health/live", get(|| async { "live\n" }))
         .route("/health/ready", get(ready))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; there are /, /metrics, /health/live, /health/ready, /v1 and /api\n") })
+        .fallback(|| async {
+            (StatusCode::NOT_FOUND, "no such page; there are /, /metrics, /health/live, /health/ready, /v1 and /api\n")
+        })
         .with_state(state)
 }
 
@@ -237,7 +240,11 @@ async fn ready(State(state): State<Arc<AdminState>>) -> Response {
     (status, text).into_response()
 }
 
-async fn metrics(State(state): State<Arc<AdminState>>, ConnectInfo(peers): ConnectInfo<origin::Peers>, headers: HeaderMap) -> Response {
+async fn metrics(
+    State(state): State<Arc<AdminState>>,
+    ConnectInfo(peers): ConnectInfo<origin::Peers>,
+    headers: HeaderMap,
+) -> Response {
     if let Err(reason) = origin::check_loopback(&peers, &headers) {
         return (StatusCode::FORBIDDEN, format!("{reason}\n")).into_response();
     }
@@ -246,7 +253,8 @@ async fn metrics(State(state): State<Arc<AdminState>>, ConnectInfo(peers): Conne
             let (kind, text) = exposition::of(&headers, &text);
             match answers::page(text) {
                 Some(body) => ([(header::CONTENT_TYPE, kind)], body).into_response(),
-                None => (StatusCode::SERVICE_UNAVAILABLE, "others have not taken their measurements yet: try again\n").into_response(),
+                None => (StatusCode::SERVICE_UNAVAILABLE, "others have not taken their measurements yet: try again\n")
+                    .into_response(),
             }
         }
         None => (StatusCode::INTERNAL_SERVER_ERROR, "measurements cannot be written\n").into_response(),
@@ -262,8 +270,14 @@ mod tests {
     }
 
     fn readiness_with(phase: Phase, stopped: &[StoppedJournal], troubles: &[&str]) -> (u16, String) {
-        let (stopped, troubles) = (stopped.to_vec(), troubles.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
-        let state = AdminState::new(Registry::default(), Box::new(move || stopped.clone()), Box::new(move || troubles.clone()), Box::new(|| {}));
+        let (stopped, troubles) =
+            (stopped.to_vec(), troubles.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        let state = AdminState::new(
+            Registry::default(),
+            Box::new(move || stopped.clone()),
+            Box::new(move || troubles.clone()),
+            Box::new(|| {}),
+        );
         state.set_phase(phase);
         let (status, text) = state.readiness();
         (status.as_u16(), text)
@@ -272,7 +286,8 @@ mod tests {
     #[test]
     fn a_journal_that_has_stopped_is_named_and_the_others_keep_the_node_ready() {
         let reason = "write: Input/output error".to_owned();
-        let journal = |others_go_on| StoppedJournal { number: 1, reason: reason.clone(), until_restart: true, others_go_on };
+        let journal =
+            |others_go_on| StoppedJournal { number: 1, reason: reason.clone(), until_restart: true, others_go_on };
         assert_eq!(readiness(Phase::Ready, &[]), (200, "ready\n".to_owned()));
         let text = "journal 1 takes no writes until a restart: write: Input/output error\n";
         assert_eq!(readiness(Phase::Ready, &[journal(true)]), (200, format!("degraded: {text}")));

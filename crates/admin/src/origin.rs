@@ -32,7 +32,9 @@ pub(crate) fn check_loopback(peers: &Peers, headers: &HeaderMap) -> Result<(), &
     }
     let origin = text(headers, header::ORIGIN).filter(|origin| *origin != "null");
     match origin {
-        Some(origin) if !origin.split_once("://").is_some_and(|(_, host)| is_here(host)) => Err("the page that asks is not of this machine"),
+        Some(origin) if !origin.split_once("://").is_some_and(|(_, host)| is_here(host)) => {
+            Err("the page that asks is not of this machine")
+        }
         _ => Ok(()),
     }
 }
@@ -64,7 +66,11 @@ pub(crate) fn check_own(peers: &Peers, headers: &HeaderMap, asked: Asked) -> Res
         Some("null") if asked != Asked::Change => Ok(()),
         Some(origin) => {
             let of_origin = origin.split_once("://").map(|(_, authority)| authority);
-            if of_origin.is_some() && of_origin == text(headers, header::HOST) { Ok(()) } else { Err("a page of another site asks") }
+            if of_origin.is_some() && of_origin == text(headers, header::HOST) {
+                Ok(())
+            } else {
+                Err("a page of another site asks")
+            }
         }
     }
 }
@@ -78,7 +84,8 @@ pub(crate) fn is_of_browser(headers: &HeaderMap) -> bool {
 fn is_here(authority: &str) -> bool {
     let Ok(authority) = authority.parse::<Authority>() else { return false };
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 #[cfg(test)]
@@ -86,7 +93,9 @@ mod tests {
     use super::*;
 
     fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
-        all.iter().map(|(name, value)| (header::HeaderName::from_static(name), value.parse().expect("a header"))).collect()
+        all.iter()
+            .map(|(name, value)| (header::HeaderName::from_static(name), value.parse().expect("a header")))
+            .collect()
     }
 
     fn peers(local: &str) -> Peers {
@@ -110,7 +119,8 @@ mod tests {
 
     #[test]
     fn a_change_is_asked_for_by_our_own_page_or_by_none() {
-        let check = |all: &[(&'static str, &str)], asked| check_own(&peers("127.0.0.1:8160"), &headers(all), asked).is_ok();
+        let check =
+            |all: &[(&'static str, &str)], asked| check_own(&peers("127.0.0.1:8160"), &headers(all), asked).is_ok();
         let host = ("host", "localhost:8160");
         assert!(check(&[host], Asked::Change));
         assert!(check(&[host, ("origin", "http://localhost:8160"), ("sec-fetch-site", "same-origin")], Asked::Change));
@@ -123,7 +133,11 @@ mod tests {
             assert!(check(&[host, ("sec-fetch-site", site)], Asked::Page), "{site}: a link that leads here");
         }
         assert!(check(&[host, ("sec-fetch-site", "none")], Asked::Data), "an address that somebody has typed");
-        let remote = check_own(&peers("10.0.0.1:8160"), &headers(&[("host", "broker:8160"), ("origin", "https://evil.example")]), Asked::Page);
+        let remote = check_own(
+            &peers("10.0.0.1:8160"),
+            &headers(&[("host", "broker:8160"), ("origin", "https://evil.example")]),
+            Asked::Page,
+        );
         assert!(remote.is_err());
     }
 }

@@ -25,7 +25,11 @@ pub(crate) enum Found<'s, R: 'static> {
 }
 
 /// Looks a path up in a table; `segments` are decoded. A literal segment goes before one in braces.
-pub(crate) fn find<'s, R: Row>(table: impl Iterator<Item = &'static R>, method: &Method, segments: &'s [String]) -> Found<'s, R> {
+pub(crate) fn find<'s, R: Row>(
+    table: impl Iterator<Item = &'static R>,
+    method: &Method,
+    segments: &'s [String],
+) -> Found<'s, R> {
     let mut best: Option<(usize, &'static R, Filled<'s>)> = None;
     let mut allowed = BTreeSet::new();
     for row in table {
@@ -64,7 +68,8 @@ fn fit<'s>(pattern: &'static str, segments: &'s [String]) -> Option<(usize, Fill
 
 /// Takes a path apart: segments are decoded, empty ones at the end left out. `None`: not UTF-8.
 pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
-    let decode = |part: &str| percent_encoding::percent_decode_str(part).decode_utf8().ok().map(|text| text.into_owned());
+    let decode =
+        |part: &str| percent_encoding::percent_decode_str(part).decode_utf8().ok().map(|text| text.into_owned());
     let mut all: Vec<String> = path.split('/').skip(1).map(decode).collect::<Option<_>>()?;
     while all.last().is_some_and(String::is_empty) {
         all.pop();

@@ -60,8 +60,13 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// Those of the broker.
-    pub const USUAL: Self =
-        Self { connections: 1000, of_address: 250, descriptors: i32::MAX, head_time: Duration::from_secs(60), stall_time: Duration::from_secs(30) };
+    pub const USUAL: Self = Self {
+        connections: 1000,
+        of_address: 250,
+        descriptors: i32::MAX,
+        head_time: Duration::from_secs(60),
+        stall_time: Duration::from_secs(30),
+    };
 }
 
 /// All connections of the ports that share it.
@@ -111,7 +116,10 @@ impl Body for Answer {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
         Pin::new(&mut self.body).poll_frame(context)
     }
 
@@ -145,7 +153,12 @@ impl Connections {
         } else if inner.of(address) >= self.bounds.of_address {
             Some(inner.displace_first(Some(address), Member::is_idle)?)
         } else if inner.len() >= self.bounds.connections {
-            Some(inner.displace_for(address).map(|(_, one)| one).or_else(|| inner.displace_first(Some(address), Member::is_idle))?)
+            Some(
+                inner
+                    .displace_for(address)
+                    .map(|(_, one)| one)
+                    .or_else(|| inner.displace_first(Some(address), Member::is_idle))?,
+            )
         } else {
             None
         };
@@ -203,7 +216,13 @@ async fn serve_one(stream: TcpStream, router: Router, place: Place) {
             answering.await.map(|response| response.map(|body| Answer { body, _in_progress: in_progress }))
         }
     });
-    let stream = Watched { stream, stall_time: bounds.stall_time, stalled: Box::pin(sleep(bounds.stall_time)), waits: false, left: None };
+    let stream = Watched {
+        stream,
+        stall_time: bounds.stall_time,
+        stalled: Box::pin(sleep(bounds.stall_time)),
+        waits: false,
+        left: None,
+    };
     tokio::select! {
         // A peer that breaks off, or keeps to no rule, is nothing that anybody has to look after.
         _ = http.serve_connection(TokioIo::new(stream), service) => {}
@@ -250,7 +269,11 @@ impl AsyncWrite for Watched {
         self.watch(written, context)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.watch(written, context)
     }

@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 use amqp_wire::ReplyCode;
 use broker::{
-    AclAnswers, AclOperation, AclResource, Broker, LimitKind, NoChannel, Permission, Permissions, Principal, Resource, Seat, Security,
-    TopicPermissions, User, Vhost, VhostSeat, Via,
+    AclAnswers, AclOperation, AclResource, Broker, LimitKind, NoChannel, Permission, Permissions, Principal, Resource,
+    Seat, Security, TopicPermissions, User, Vhost, VhostSeat, Via,
 };
 use routing::{Exchange, Kind, Name};
 
@@ -116,7 +116,10 @@ impl Access {
             return Ok(());
         }
         let (user, vhost) = self.names();
-        Err(Failure::connection(ReplyCode::NotAllowed, format_args!("access to vhost '{vhost}' refused for user '{user}'")))
+        Err(Failure::connection(
+            ReplyCode::NotAllowed,
+            format_args!("access to vhost '{vhost}' refused for user '{user}'"),
+        ))
     }
 
     /// The connection ends.
@@ -134,11 +137,13 @@ impl Access {
         let (kind, text) = match seat.open_channel(of_user, of_node) {
             Ok(()) => return Ok(()),
             Err(NoChannel::OfUser(limit)) => {
-                let text = format!("for user '{}' has reached the maximum allowed user limit of {limit}", self.names().0);
+                let text =
+                    format!("for user '{}' has reached the maximum allowed user limit of {limit}", self.names().0);
                 (LimitKind::UserChannels, text)
             }
             Err(NoChannel::OfNode(limit)) => {
-                let text = format!("on node '{}' has reached the maximum allowed limit of {limit}", broker::node_name());
+                let text =
+                    format!("on node '{}' has reached the maximum allowed limit of {limit}", broker::node_name());
                 (LimitKind::Channels, text)
             }
         };
@@ -172,7 +177,12 @@ impl Access {
     ///
     /// # Errors
     /// *403*: the user may not.
-    pub fn check(&mut self, security: &Security, permission: Permission, resource: Resource<'_>) -> Result<(), Failure> {
+    pub fn check(
+        &mut self,
+        security: &Security,
+        permission: Permission,
+        resource: Resource<'_>,
+    ) -> Result<(), Failure> {
         let operation = match permission {
             Permission::Configure => AclOperation::Create,
             Permission::Write => AclOperation::Write,
@@ -186,17 +196,31 @@ impl Access {
     ///
     /// # Errors
     /// *403*: the user may not.
-    pub fn check_acl(&mut self, security: &Security, operation: AclOperation, resource: Resource<'_>) -> Result<(), Failure> {
+    pub fn check_acl(
+        &mut self,
+        security: &Security,
+        operation: AclOperation,
+        resource: Resource<'_>,
+    ) -> Result<(), Failure> {
         let Some((answers, address)) = &mut self.acls else { return Ok(()) };
         answers.refresh(security, self.user.as_ref().map(|user| user.name()), *address);
         let name = resource.name();
         if let Some(vhost) = &self.vhost
-            && answers.may_called(security, (operation, AclResource::Topic), name, || Cow::Owned(vhost.resource_name(name)), false)
+            && answers.may_called(
+                security,
+                (operation, AclResource::Topic),
+                name,
+                || Cow::Owned(vhost.resource_name(name)),
+                false,
+            )
         {
             return Ok(());
         }
         let (user, vhost) = self.names();
-        Err(refused(format_args!("{} access to {resource} in vhost '{vhost}' refused for user '{user}'", operation.name())))
+        Err(refused(format_args!(
+            "{} access to {resource} in vhost '{vhost}' refused for user '{user}'",
+            operation.name()
+        )))
     }
 
     /// May the user work for this group, by access control entries?
@@ -216,19 +240,28 @@ impl Access {
     ///
     /// # Errors
     /// *403*: the user may not.
-    pub fn check_permission(&mut self, security: &Security, permission: Permission, resource: Resource<'_>) -> Result<(), Failure> {
+    pub fn check_permission(
+        &mut self,
+        security: &Security,
+        permission: Permission,
+        resource: Resource<'_>,
+    ) -> Result<(), Failure> {
         self.refresh(security);
         let pattern = self.permissions.as_ref().map(|permissions| permissions.of(permission));
         if pattern.is_some_and(|pattern| pattern.is_everything()) {
             return Ok(());
         }
         let (name, exchange) = (resource.name(), matches!(resource, Resource::Exchange(_)));
-        if found(&mut self.granted, |one| one.permission == permission && one.exchange == exchange && *one.name == *name) {
+        if found(&mut self.granted, |one| {
+            one.permission == permission && one.exchange == exchange && *one.name == *name
+        }) {
             return Ok(());
         }
         if pattern.is_none_or(|pattern| !pattern.matches(name)) {
             let (user, vhost) = self.names();
-            return Err(refused(format_args!("{permission} access to {resource} in vhost '{vhost}' refused for user '{user}'")));
+            return Err(refused(format_args!(
+                "{permission} access to {resource} in vhost '{vhost}' refused for user '{user}'"
+            )));
         }
         self.granted.insert(0, Granted { permission, exchange, name: name.into() });
         self.granted.truncate(GRANTED_MAX);
@@ -262,7 +295,9 @@ impl Access {
         if !pattern.matches(key) {
             let (user, vhost) = self.names();
             let key = String::from_utf8_lossy(key);
-            let text = format!("write access to topic '{key}' in exchange '{name}' in vhost '{vhost}' refused for user '{user}'");
+            let text = format!(
+                "write access to topic '{key}' in exchange '{name}' in vhost '{vhost}' refused for user '{user}'"
+            );
             return Err(refused(text));
         }
         self.granted_keys.insert(0, (name.clone(), key.into()));

@@ -77,7 +77,10 @@ impl Headers for MessageHeaders<'_> {
 }
 
 /// Visits headers as the routing table compares them, as they stand.
-pub(crate) fn visit_headers<'a>(properties: EncodedProperties<'a>, visitor: &mut dyn FnMut(&'a [u8], routing::Value<'a>)) {
+pub(crate) fn visit_headers<'a>(
+    properties: EncodedProperties<'a>,
+    visitor: &mut dyn FnMut(&'a [u8], routing::Value<'a>),
+) {
     for (name, value) in properties.headers().into_iter().flat_map(TableRef::iter) {
         visitor(name.as_bytes(), routed(value));
     }

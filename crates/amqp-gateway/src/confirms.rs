@@ -87,7 +87,8 @@ impl Confirms {
         }
         let end = self.open.front().map_or(self.last + 1, |run| run.first);
         let below = self.acks.iter().filter(|run| run.last < end);
-        let (count, highest) = below.fold((0, 0), |(count, highest), run| (count + run.last - run.first + 1, highest.max(run.last)));
+        let (count, highest) =
+            below.fold((0, 0), |(count, highest), run| (count + run.last - run.first + 1, highest.max(run.last)));
         if count > 0 {
             out.method(channel, &basic::Ack { delivery_tag: highest, multiple: count > 1 });
         }

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{AclOperation, JobOwner, Broker, Caller, Cause, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Resource, Settlement, Staged, Vhost, Waits, Work};
+use broker::{
+    AclOperation, Broker, Caller, Cause, ChannelFlow, Connected, JobOwner, Outcome, OwnQueue, Permission, Queue,
+    ReplyTo, Resource, Settlement, Staged, Vhost, Waits, Work,
+};
 use bytes::{Bytes, BytesMut};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
@@ -16,13 +19,13 @@ use types::{ConnectionId, ShardId};
 
 use crate::access::Access;
 use crate::channel::Channel;
+use crate::consumer_memory::{Charge, Consumers};
 use crate::error::Failure;
 use crate::gateway::Gateway;
 use crate::handlers;
 use crate::outgoing::Outgoing;
 use crate::publisher::Publisher;
 use crate::quota::Quota;
-use crate::consumer_memory::{Charge, Consumers};
 use crate::unfinished::{Holder, Room, Unfinished};
 
 /// Tokens of commands for the controller begin here; those of appends count up from 0.
@@ -164,7 +167,8 @@ impl Connection {
     pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, peer: SocketAddr) -> Self {
         let vhost = gateway.broker.vhosts().get(broker::DEFAULT_VHOST).expect("it is always there");
         let waits = gateway.broker.waits().enter(id, peer, "amqp", Instant::now());
-        let joined_bytes_max = gateway.broker.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(usize::MAX);
+        let joined_bytes_max =
+            gateway.broker.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(usize::MAX);
         let (unfinished, consumer_memory) = (Unfinished::new(&gateway.unfinished), Consumers::new(&gateway.consumers));
         Self {
             gateway,
@@ -223,7 +227,10 @@ impl Connection {
     /// # Errors
     /// *503*: nobody has logged in.
     pub fn caller(&self) -> Result<Caller, Failure> {
-        let principal = self.access.principal().ok_or_else(|| Failure::connection(amqp_wire::ReplyCode::CommandInvalid, "no login"))?;
+        let principal = self
+            .access
+            .principal()
+            .ok_or_else(|| Failure::connection(amqp_wire::ReplyCode::CommandInvalid, "no login"))?;
         Ok(Caller { principal, connection: self.id })
     }
 
@@ -239,7 +246,10 @@ impl Connection {
     /// *403*: he may not.
     pub fn check_seen(&mut self, resource: Resource<'_>) -> Result<(), Failure> {
         let security = self.gateway.broker.security();
-        if ![Permission::Read, Permission::Write].into_iter().any(|one| self.access.check_permission(security, one, resource).is_ok()) {
+        if ![Permission::Read, Permission::Write]
+            .into_iter()
+            .any(|one| self.access.check_permission(security, one, resource).is_ok())
+        {
             self.access.check_permission(security, Permission::Configure, resource)?;
         }
         self.access.check_acl(security, AclOperation::Describe, resource)
@@ -250,7 +260,11 @@ impl Connection {
     /// # Errors
     /// *403*: not for its group.
     pub fn check_group_of(&mut self, queue: &Queue) -> Result<(), Failure> {
-        if queue.is_stream() { Ok(()) } else { self.access.check_group(self.gateway.broker.security(), queue.understood().group()) }
+        if queue.is_stream() {
+            Ok(())
+        } else {
+            self.access.check_group(self.gateway.broker.security(), queue.understood().group())
+        }
     }
 
     /// Since when the oldest of what was published has waited, for its outcome or for its quota.
@@ -383,7 +397,10 @@ impl Connection {
     ) {
         let then: Then = Box::new(move |connection, channel, outcome| match outcome.downcast() {
             Ok(outcome) => then(connection, channel, *outcome),
-            Err(_) => Err(Failure::connection(amqp_wire::ReplyCode::InternalError, "a command had another outcome than it can have")),
+            Err(_) => Err(Failure::connection(
+                amqp_wire::ReplyCode::InternalError,
+                "a command had another outcome than it can have",
+            )),
         });
         self.waiting = Some(Waiting::Channel { token, channel: channel.number, method, then });
     }
@@ -412,7 +429,9 @@ impl Connection {
     /// What is to become of a message that a consumer has. Takes effect at [`Connection::flush`].
     pub fn settle(&mut self, consumer: ConsumerId, offset: u64, outcome: Outcome) {
         match self.settled.last_mut() {
-            Some(run) if run.consumer == consumer && run.outcome == outcome && run.last + 1 == offset => run.last = offset,
+            Some(run) if run.consumer == consumer && run.outcome == outcome && run.last + 1 == offset => {
+                run.last = offset
+            }
             _ => self.settled.push(Settlement { consumer, first: offset, last: offset, outcome }),
         }
     }
@@ -422,7 +441,8 @@ impl Connection {
         if self.publisher.is_ripe() && !self.quota.holds_publishes() {
             let alone = self.gateway.is_alone(self.shard, self.id, self.now);
             while self.publisher.is_ripe() && !self.quota.holds_publishes() {
-                let (bytes, debt) = self.publisher.begin_turn(&self.gateway.broker, (self.shard, self.id), alone, self.now);
+                let (bytes, debt) =
+                    self.publisher.begin_turn(&self.gateway.broker, (self.shard, self.id), alone, self.now);
                 self.take_published(bytes, debt);
             }
             self.stirred = Some(self.now);
@@ -435,7 +455,9 @@ impl Connection {
         if settled.is_empty() {
             return;
         }
-        let place = |run: &Settlement| self.consumers.get(&run.consumer).map(|consumer| (consumer.queue.id(), consumer.flow.id()));
+        let place = |run: &Settlement| {
+            self.consumers.get(&run.consumer).map(|consumer| (consumer.queue.id(), consumer.flow.id()))
+        };
         if settled.len() > 1 {
             settled.sort_by_key(place);
         }
@@ -484,7 +506,10 @@ impl Connection {
         self.gateway.metrics.consumers.dec_by(channel.consumers.len() as i64);
         self.consumers.retain(|_, consumer| {
             if consumer.channel_id == id {
-                queues.insert((consumer.queue.id(), consumer.flow.id()), (Arc::clone(&consumer.queue), Arc::clone(&consumer.flow)));
+                queues.insert(
+                    (consumer.queue.id(), consumer.flow.id()),
+                    (Arc::clone(&consumer.queue), Arc::clone(&consumer.flow)),
+                );
             }
             consumer.channel_id != id
         });

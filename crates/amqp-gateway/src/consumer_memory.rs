@@ -35,7 +35,12 @@ pub(crate) struct ConsumerMemory {
 
 impl Default for ConsumerMemory {
     fn default() -> Self {
-        Self { used: AtomicUsize::new(0), max: AtomicUsize::new(DEFAULT_MAX), refused: AtomicU64::new(0), holders: Mutex::default() }
+        Self {
+            used: AtomicUsize::new(0),
+            max: AtomicUsize::new(DEFAULT_MAX),
+            refused: AtomicU64::new(0),
+            holders: Mutex::default(),
+        }
     }
 }
 
@@ -123,8 +128,11 @@ mod tests {
     fn a_user_leaves_as_much_to_others_and_some_are_never_refused() {
         let memory = Arc::new(ConsumerMemory::default());
         memory.set_max(16 << 20);
-        let fill = |consumers: &mut Consumers, name: &str| -> Vec<Charge> { std::iter::from_fn(|| consumers.begin(1, 1 << 10, || user(name))).flatten().collect() };
-        let (mut first, mut second, mut other) = (Consumers::new(&memory), Consumers::new(&memory), Consumers::new(&memory));
+        let fill = |consumers: &mut Consumers, name: &str| -> Vec<Charge> {
+            std::iter::from_fn(|| consumers.begin(1, 1 << 10, || user(name))).flatten().collect()
+        };
+        let (mut first, mut second, mut other) =
+            (Consumers::new(&memory), Consumers::new(&memory), Consumers::new(&memory));
         let of_first = fill(&mut first, "anna");
         assert_eq!((of_first.len(), memory.used(), memory.refused()), (8 << 10, 8 << 20, 1));
         assert!(second.begin(1, 1 << 10, || user("anna")).is_none(), "her connections have it together");

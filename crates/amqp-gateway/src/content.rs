@@ -48,7 +48,13 @@ pub(crate) struct Content {
 enum Part {
     Header,
     /// `max`: as large as it may be.
-    Body { properties: Box<[u8]>, body: Vec<Vec<u8>>, size: u64, left: u64, max: u64 },
+    Body {
+        properties: Box<[u8]>,
+        body: Vec<Vec<u8>>,
+        size: u64,
+        left: u64,
+        max: u64,
+    },
 }
 
 /// What a frame made of a message.
@@ -65,7 +71,15 @@ impl Content {
     pub fn new(method: &basic::Publish<'_>, now: Instant) -> Self {
         let names: Box<[u8]> = [&method.exchange[..], &method.routing_key[..]].concat().into();
         let kept = AROUND + names.len();
-        Self { names, exchange_bytes: method.exchange.len(), mandatory: method.mandatory, part: Part::Header, kept, arrived: 0, progress: (now, 0) }
+        Self {
+            names,
+            exchange_bytes: method.exchange.len(),
+            mandatory: method.mandatory,
+            part: Part::Header,
+            kept,
+            arrived: 0,
+            progress: (now, 0),
+        }
     }
 
     /// Bytes of memory that are counted for it.
@@ -83,7 +97,9 @@ impl Content {
         let bytes = frame.payload.len();
         match &self.part {
             Part::Header => bytes,
-            Part::Body { body, size, left, max, .. } if size <= max && (bytes as u64) < *left && body.is_empty() && bytes > 0 => {
+            Part::Body { body, size, left, max, .. }
+                if size <= max && (bytes as u64) < *left && body.is_empty() && bytes > 0 =>
+            {
                 let size = usize::try_from(*size).unwrap_or(usize::MAX);
                 size.saturating_add((size / BLOCK_BYTES + SMALL_BLOCKS) * AROUND)
             }
@@ -105,7 +121,9 @@ impl Content {
     /// Body and properties, of a message that is whole with this frame; 0: it is not.
     pub fn whole_bytes(&self, frame: &Frame<'_>) -> usize {
         match &self.part {
-            Part::Body { properties, size, left, max, .. } if size <= max && frame.payload.len() as u64 == *left => properties.len() + *size as usize,
+            Part::Body { properties, size, left, max, .. } if size <= max && frame.payload.len() as u64 == *left => {
+                properties.len() + *size as usize
+            }
             Part::Header | Part::Body { .. } => 0,
         }
     }
@@ -125,7 +143,8 @@ impl Content {
             Part::Header => {
                 let header = header(frame)?;
                 if header.body_size > ANNOUNCED_MAX {
-                    let text = format!("content body size {} exceeds maximum allowed size {ANNOUNCED_MAX}", header.body_size);
+                    let text =
+                        format!("content body size {} exceeds maximum allowed size {ANNOUNCED_MAX}", header.body_size);
                     return Err(Failure::connection(ReplyCode::FrameError, text).of(basic::Publish::ID));
                 }
                 let (properties, size) = (header.properties.as_bytes().into(), header.body_size);
@@ -153,7 +172,11 @@ impl Content {
     ///
     /// # Errors
     /// *406*: the body is too large.
-    pub fn with_message<T>(&self, last: &[u8], take: impl FnOnce(Message<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+    pub fn with_message<T>(
+        &self,
+        last: &[u8],
+        take: impl FnOnce(Message<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let Part::Body { properties, body, size, max, .. } = &self.part else {
             return Err(Failure::connection(ReplyCode::InternalError, "a message without a header"));
         };
@@ -168,7 +191,11 @@ impl Content {
     ///
     /// # Errors
     /// *406*: the body is too large.
-    pub fn with_blocks<T>(mut self, last: &[u8], take: impl FnOnce(Message<'_>, &[Bytes]) -> Result<T, Failure>) -> Result<T, Failure> {
+    pub fn with_blocks<T>(
+        mut self,
+        last: &[u8],
+        take: impl FnOnce(Message<'_>, &[Bytes]) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let kept = match &mut self.part {
             Part::Body { body, .. } => std::mem::take(body),
             Part::Header => Vec::new(),
@@ -233,7 +260,9 @@ pub(crate) fn payload<'a>(frame: &Frame<'a>, left: u64) -> Result<&'a [u8], Fail
         return Err(unexpected("expected content body, got non content body frame instead"));
     }
     if frame.payload.len() as u64 > left {
-        return Err(Failure::connection(ReplyCode::FrameError, "content body frame exceeds remaining content size").of(PUBLISH));
+        return Err(
+            Failure::connection(ReplyCode::FrameError, "content body frame exceeds remaining content size").of(PUBLISH)
+        );
     }
     Ok(frame.payload)
 }

@@ -65,7 +65,8 @@ pub(crate) fn keep(
         fields.put(short(DELAY), Value::I64(-delay.cast_signed()));
     });
     let kept = Message { properties: EncodedProperties::trusted(&negated), ..*message };
-    let header = Delay { due: connection.gateway.broker.delayed_by(delay), keys: keys.iter().copied().collect() }.encode();
+    let header =
+        Delay { due: connection.gateway.broker.delayed_by(delay), keys: keys.iter().copied().collect() }.encode();
     let count = queues.len();
     for (number, queue) in queues.into_iter().enumerate() {
         // All are appended in this turn: the outcome of the last is known when that of the others is.
@@ -88,12 +89,29 @@ mod tests {
     #[test]
     fn a_delay_is_a_positive_number_of_milliseconds() {
         assert_eq!(delay_of(EncodedProperties::default()), None);
-        let taken = [Value::I32(5), Value::I64(5), Value::U8(5), Value::I16(5), Value::U16(5), Value::U32(5), Value::LongString(b"5"), Value::F64(5.9)];
+        let taken = [
+            Value::I32(5),
+            Value::I64(5),
+            Value::U8(5),
+            Value::I16(5),
+            Value::U16(5),
+            Value::U32(5),
+            Value::LongString(b"5"),
+            Value::F64(5.9),
+        ];
         for value in taken {
             assert_eq!(delay(value), Some(5), "{value:?}");
         }
         assert_eq!(delay(Value::I64(DELAY_MS_MAX)), Some(4_294_967_295));
-        let passed = [Value::I32(0), Value::I32(-5), Value::I8(5), Value::I64(DELAY_MS_MAX + 1), Value::LongString(b"soon"), Value::Bool(true), Value::Void];
+        let passed = [
+            Value::I32(0),
+            Value::I32(-5),
+            Value::I8(5),
+            Value::I64(DELAY_MS_MAX + 1),
+            Value::LongString(b"soon"),
+            Value::Bool(true),
+            Value::Void,
+        ];
         for value in passed {
             assert_eq!(delay(value), None, "{value:?}");
         }

@@ -102,7 +102,10 @@ impl Failure {
 
     /// No exchange of that name.
     pub fn no_exchange(name: &[u8], vhost: &str) -> Self {
-        Self::channel(ReplyCode::NotFound, format_args!("no exchange '{}' in vhost '{vhost}'", String::from_utf8_lossy(name)))
+        Self::channel(
+            ReplyCode::NotFound,
+            format_args!("no exchange '{}' in vhost '{vhost}'", String::from_utf8_lossy(name)),
+        )
     }
 
     /// Something that only AMQP's words know.
@@ -117,7 +120,10 @@ impl Failure {
 
     /// What is not finished takes as much memory as it may.
     pub fn no_room() -> Self {
-        Self::channel(ReplyCode::ContentTooLarge, "unfinished messages and transactions take as much memory as they may, try again later")
+        Self::channel(
+            ReplyCode::ContentTooLarge,
+            "unfinished messages and transactions take as much memory as they may, try again later",
+        )
     }
 
     /// The close that says so on the connection.
@@ -173,7 +179,9 @@ impl From<QueueError> for Failure {
             | QueueError::InUse { .. }
             | QueueError::Argument { .. }
             | QueueError::Property { .. } => Self::precondition(error),
-            QueueError::NotEmpty { queue, vhost } => Self::precondition(format_args!("queue '{queue}' in vhost '{vhost}' not empty")),
+            QueueError::NotEmpty { queue, vhost } => {
+                Self::precondition(format_args!("queue '{queue}' in vhost '{vhost}' not empty"))
+            }
             QueueError::Condition { .. } => Self::not_implemented(error),
             QueueError::VhostDeleted(_) => Self::connection(ReplyCode::ConnectionForced, error),
             QueueError::Append(error) => error.into(),
@@ -193,7 +201,9 @@ impl Failure {
                 let text = format!("deletion of system exchange '{name}' in vhost '{vhost}' not allowed");
                 Self::channel(ReplyCode::AccessRefused, text)
             }
-            ExchangeError::Delete(error @ DeleteError::DefaultExchange) => Self::channel(ReplyCode::AccessRefused, error),
+            ExchangeError::Delete(error @ DeleteError::DefaultExchange) => {
+                Self::channel(ReplyCode::AccessRefused, error)
+            }
             ExchangeError::Bind(BindError::NoExchange(name)) => Self::no_exchange(name.as_bytes(), vhost),
             ExchangeError::Bind(error @ BindError::DefaultExchange) => Self::channel(ReplyCode::AccessRefused, error),
             ExchangeError::Bind(error @ BindError::NoQueue) => Self::channel(ReplyCode::NotFound, error),
@@ -211,7 +221,9 @@ impl Failure {
             DeclareError::DefaultExchange | DeclareError::Reserved(_) => Self::channel(ReplyCode::AccessRefused, error),
             DeclareError::Inequivalent { name, difference } => {
                 let field = difference.field();
-                Self::precondition(format_args!("inequivalent arg '{field}' for exchange '{name}' in vhost '{vhost}': {difference}"))
+                Self::precondition(format_args!(
+                    "inequivalent arg '{field}' for exchange '{name}' in vhost '{vhost}': {difference}"
+                ))
             }
             DeclareError::UnknownKind(kind) => Self::precondition(format_args!("invalid exchange type '{kind}'")),
             DeclareError::ArgumentType { .. }
@@ -225,11 +237,14 @@ impl Failure {
     /// Of a wish to consume.
     pub fn of_consume(error: ConsumeError, queue: &routing::Name, vhost: &str) -> Self {
         match error {
-            ConsumeError::Exclusive => {
-                Self::channel(ReplyCode::AccessRefused, format_args!("queue '{queue}' in vhost '{vhost}' in exclusive use"))
-            }
+            ConsumeError::Exclusive => Self::channel(
+                ReplyCode::AccessRefused,
+                format_args!("queue '{queue}' in vhost '{vhost}' in exclusive use"),
+            ),
             ConsumeError::Partitioned(_) => Self::precondition(error),
-            ConsumeError::Gone => Self::channel(ReplyCode::NotFound, format_args!("no queue '{queue}' in vhost '{vhost}'")),
+            ConsumeError::Gone => {
+                Self::channel(ReplyCode::NotFound, format_args!("no queue '{queue}' in vhost '{vhost}'"))
+            }
         }
     }
 }

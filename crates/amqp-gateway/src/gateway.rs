@@ -57,7 +57,17 @@ impl Gateway {
         let held = HeldMemory::new(held_max, HELD_BYTES_MAX);
         let repliers = Mutex::default();
         let (unfinished, consumers) = (Arc::default(), Arc::default());
-        Arc::new(Self { broker, metrics, handshake_max, held, unfinished, consumers, repliers, next_channel: AtomicU64::new(1), publishers })
+        Arc::new(Self {
+            broker,
+            metrics,
+            handshake_max,
+            held,
+            unfinished,
+            consumers,
+            repliers,
+            next_channel: AtomicU64::new(1),
+            publishers,
+        })
     }
 
     /// Measurements.

@@ -47,7 +47,10 @@ impl<'a> Death<'a> {
             count: table.get("count").and_then(Value::as_integer)?,
             time: table.get("time").and_then(Value::as_integer).unwrap_or(0).unsigned_abs(),
             exchange: text("exchange").unwrap_or_default(),
-            keys: keys.into_iter().flat_map(|keys| keys.iter().filter_map(Value::as_bytes).collect::<Vec<_>>()).collect(),
+            keys: keys
+                .into_iter()
+                .flat_map(|keys| keys.iter().filter_map(Value::as_bytes).collect::<Vec<_>>())
+                .collect(),
             expiration: text("original-expiration"),
         })
     }
@@ -92,7 +95,10 @@ pub(crate) fn keys_of<'a>(routing_key: &'a [u8], properties: EncodedProperties<'
 /// Deaths, the latest first, with this one.
 fn deaths<'a>(before: Option<TableRef<'a>>, now: Death<'a>) -> Vec<Death<'a>> {
     let known = before.and_then(|table| table.get("x-death")).and_then(Value::as_array);
-    let mut all: Vec<Death<'a>> = known.into_iter().flat_map(|known| known.iter().filter_map(Value::as_table).filter_map(Death::read).collect::<Vec<_>>()).collect();
+    let mut all: Vec<Death<'a>> = known
+        .into_iter()
+        .flat_map(|known| known.iter().filter_map(Value::as_table).filter_map(Death::read).collect::<Vec<_>>())
+        .collect();
     let again = all.iter().position(|one| (one.queue, one.reason) == (now.queue, now.reason));
     let latest = match again {
         Some(place) => {
@@ -139,9 +145,7 @@ impl Undertaker for Letters {
         });
         let key_given = understood.dead_letter_key.as_ref();
         let written = with_headers(Properties { expiration: None, ..decoded }, |fields| {
-            fields.copy_without(before.headers().unwrap_or_default(), |name| {
-                is_of_deaths(name)
-            });
+            fields.copy_without(before.headers().unwrap_or_default(), is_of_deaths);
             fields.array(short("x-death"), |list| {
                 for one in &all {
                     list.table(|out| one.write(out));
@@ -189,7 +193,10 @@ fn first(properties: EncodedProperties<'_>, ours: bool) -> Option<(&[u8], &[u8],
 }
 
 fn is_of_deaths(name: ShortBytes<'_>) -> bool {
-    name == "x-death" || [&b"x-first-death-"[..], b"x-last-death-"].iter().any(|prefix| name.starts_with(prefix)) || name == "x-delivery-count" || name == "x-acquired-count"
+    name == "x-death"
+        || [&b"x-first-death-"[..], b"x-last-death-"].iter().any(|prefix| name.starts_with(prefix))
+        || name == "x-delivery-count"
+        || name == "x-acquired-count"
 }
 
 /// Headers and properties that own their bytes.

@@ -112,7 +112,12 @@ impl Message<'_> {
     pub fn record_bytes(&self) -> usize {
         const AROUND: usize = 64;
         let headers = self.properties.headers().map_or(0, |table| table.as_bytes().len());
-        self.body_bytes() + self.exchange.len() + self.routing_key.len() + self.properties.as_bytes().len() + headers + AROUND
+        self.body_bytes()
+            + self.exchange.len()
+            + self.routing_key.len()
+            + self.properties.as_bytes().len()
+            + headers
+            + AROUND
     }
 
     /// Adds its record to a batch.
@@ -145,7 +150,8 @@ impl Message<'_> {
             }
         }
         let (exchange_bytes, key_bytes) = ([VERSION, self.exchange.len() as u8], [self.routing_key.len() as u8]);
-        let own: [&[u8]; 5] = [&exchange_bytes, self.exchange, &key_bytes, self.routing_key, self.properties.as_bytes()];
+        let own: [&[u8]; 5] =
+            [&exchange_bytes, self.exchange, &key_bytes, self.routing_key, self.properties.as_bytes()];
         let traits = self.traits.encode();
         let traits = traits.as_ref().map(|traits| &traits[..]);
         if fields.is_empty() && traits.is_none() && mark.is_none() {
@@ -227,7 +233,8 @@ impl<'a> Stored<'a> {
     /// `queue`: the name of the queue it comes from; `returned`: how often it was delivered before, where that is counted.
     pub fn of(record: &'a Record, queue: &'a [u8], returned: Option<Tries>) -> Self {
         let body = record.value.clone().unwrap_or_default();
-        let own = record.headers.iter().find(|(name, _)| name == HEADER).and_then(|(_, value)| parse(value.as_deref()?));
+        let own =
+            record.headers.iter().find(|(name, _)| name == HEADER).and_then(|(_, value)| parse(value.as_deref()?));
         let Some((exchange, routing_key, properties)) = own else {
             let properties = Encoded::Changed(of_kafka(record, returned));
             let (exchange, routing_key) = addressed_to(queue);
@@ -246,7 +253,8 @@ impl<'a> Stored<'a> {
     /// Of a stream: with its offset among the headers. The properties are written into `memory`, which has no more than a frame takes.
     pub fn of_stream(record: &'a Record, queue: &'a [u8], frame_max: u32, memory: &'a mut BytesMut) -> Self {
         let body = record.value.clone().unwrap_or_default();
-        let own = record.headers.iter().find(|(name, _)| name == HEADER).and_then(|(_, value)| parse(value.as_deref()?));
+        let own =
+            record.headers.iter().find(|(name, _)| name == HEADER).and_then(|(_, value)| parse(value.as_deref()?));
         let offset = Value::I64(record.offset.0 as i64);
         memory.clear();
         let (exchange, routing_key) = match own {
@@ -313,7 +321,11 @@ fn parse(header: &[u8]) -> Option<(ShortBytes<'_>, ShortBytes<'_>, &[u8])> {
 
 /// Of a dead letter: its header follows that of its properties.
 fn failed_before(record: &Record) -> u16 {
-    let mark = record.headers.get(1).filter(|(name, _)| record.vouched && name == DEAD_HEADER).and_then(|(_, value)| value.as_deref());
+    let mark = record
+        .headers
+        .get(1)
+        .filter(|(name, _)| record.vouched && name == DEAD_HEADER)
+        .and_then(|(_, value)| value.as_deref());
     mark.and_then(|value| value.try_into().ok()).map_or(0, u16::from_be_bytes)
 }
 

@@ -46,7 +46,11 @@ impl GatewayMetrics {
         registry.register("got", "Messages given to those who asked for one", self.got.clone());
         registry.register("settled", "Messages acknowledged, rejected or given back by clients", self.settled.clone());
         registry.register("channel_errors", "Channels closed because of an error", self.channel_errors.clone());
-        registry.register("connection_errors", "Connections closed because of an error", self.connection_errors.clone());
+        registry.register(
+            "connection_errors",
+            "Connections closed because of an error",
+            self.connection_errors.clone(),
+        );
         registry.register("refused_logins", "Logins refused", self.refused_logins.clone());
     }
 }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use amqp_wire::{
-    Content, ContentHeader, Encode, EncodedProperties, FRAME_END, body_frames, write_content, write_content_head, write_method,
+    Content, ContentHeader, Encode, EncodedProperties, FRAME_END, body_frames, write_content, write_content_head,
+    write_method,
 };
 use broker::{Account, ChannelFlow};
 use bytes::{Bytes, BytesMut};
@@ -66,7 +67,14 @@ impl Outgoing {
     }
 
     /// A message whose body is copied.
-    pub fn content(&mut self, channel: u16, method: &impl Content, properties: EncodedProperties<'_>, body: &[&[u8]], frame_max: u32) {
+    pub fn content(
+        &mut self,
+        channel: u16,
+        method: &impl Content,
+        properties: EncodedProperties<'_>,
+        body: &[&[u8]],
+        frame_max: u32,
+    ) {
         if let [body] = body {
             write_content(&mut self.tail, channel, method, properties, body, frame_max);
         } else {
@@ -77,7 +85,14 @@ impl Outgoing {
     }
 
     /// A message whose body is in shared memory.
-    pub fn shared(&mut self, channel: u16, method: &impl Content, properties: EncodedProperties<'_>, body: &Bytes, frame_max: u32) {
+    pub fn shared(
+        &mut self,
+        channel: u16,
+        method: &impl Content,
+        properties: EncodedProperties<'_>,
+        body: &Bytes,
+        frame_max: u32,
+    ) {
         if body.len() < SHARED_FROM_BYTES {
             return self.content(channel, method, properties, &[body], frame_max);
         }

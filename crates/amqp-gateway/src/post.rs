@@ -42,7 +42,8 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
     })?;
     let properties = EncodedProperties::check(&card.properties).map_err(|error| error.to_string())?;
     let body: &[&[u8]] = &[&card.body];
-    let traits = MessageTraits { priority: properties.priority(), ttl: expiration(properties).map_err(|failure| failure.text)? };
+    let traits =
+        MessageTraits { priority: properties.priority(), ttl: expiration(properties).map_err(|failure| failure.text)? };
     let message = Message { exchange: &card.exchange, routing_key: &card.routing_key, properties, traits, body };
     let mut found = Vec::new();
     {
@@ -52,7 +53,12 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
         if let Some(exchange) = table.exchange(message.exchange) {
             let (headers, mut scratch) = (MessageHeaders(properties), Scratch::default());
             let delayed = table.has_delayed() && delay_of(properties).is_some();
-            if delayed && !exchange.route_delayed(&keys, &headers, &mut scratch, &mut found).map_err(|refused| refused.to_string())?.is_empty() {
+            if delayed
+                && !exchange
+                    .route_delayed(&keys, &headers, &mut scratch, &mut found)
+                    .map_err(|refused| refused.to_string())?
+                    .is_empty()
+            {
                 return Err("a message that is to be delayed is published over AMQP".to_owned());
             }
             found.clear();
@@ -64,7 +70,10 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
         return Ok(false);
     }
     let stripped = without_bcc(properties);
-    let message = Message { properties: stripped.as_ref().map_or(properties, |bytes| EncodedProperties::trusted(bytes)), ..message };
+    let message = Message {
+        properties: stripped.as_ref().map_or(properties, |bytes| EncodedProperties::trusted(bytes)),
+        ..message
+    };
     let mut writer = BatchWriter::with_capacity(message.record_bytes());
     message.write(broker.now_ms(), &mut writer);
     let batch = writer.finish();
@@ -81,7 +90,10 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
         admitted
     });
     if targets.len() < wanted {
-        return Err("a queue refuses the message: it is full, or its topic is compacted and takes no record without a key".to_owned());
+        return Err(
+            "a queue refuses the message: it is full, or its topic is compacted and takes no record without a key"
+                .to_owned(),
+        );
     }
     let kept = broker.deposit(&targets, &batch);
     admissions.into_iter().for_each(Admission::end);

@@ -241,11 +241,24 @@ impl Publisher {
     }
 
     /// Adds a message for exchanges that delay it, as `delay` says.
-    pub fn add_delayed(&mut self, targets: Targets, message: &Message<'_>, now_ms: i64, delay: &[u8], wanted: Option<Wanted>) {
+    pub fn add_delayed(
+        &mut self,
+        targets: Targets,
+        message: &Message<'_>,
+        now_ms: i64,
+        delay: &[u8],
+        wanted: Option<Wanted>,
+    ) {
         self.add_with(targets, message, wanted, |batch| message.write_delayed(now_ms, delay, batch));
     }
 
-    fn add_with(&mut self, targets: Targets, message: &Message<'_>, wanted: Option<Wanted>, write: impl FnOnce(&mut BatchWriter)) {
+    fn add_with(
+        &mut self,
+        targets: Targets,
+        message: &Message<'_>,
+        wanted: Option<Wanted>,
+        write: impl FnOnce(&mut BatchWriter),
+    ) {
         let at = self.find(&targets, message.record_bytes()).unwrap_or_else(|| {
             let ids = targets.iter().map(|queue| queue.id()).collect();
             let room = if self.batches.is_empty() { ROOM_BYTES } else { message.record_bytes() };
@@ -281,19 +294,29 @@ impl Publisher {
 
     /// Is there something to be flushed, and may a turn begin?
     pub fn is_ripe(&self) -> bool {
-        !self.batches.is_empty() && self.refused.is_empty() && self.turns.len() < TURNS_MAX && self.open_bytes < OPEN_BYTES_MAX
+        !self.batches.is_empty()
+            && self.refused.is_empty()
+            && self.turns.len() < TURNS_MAX
+            && self.open_bytes < OPEN_BYTES_MAX
     }
 
     /// Appends what came in this turn or was held, as much of it as one turn takes; how many bytes, and what the quotas of
     /// topics ask to wait. Only when it is ripe. `alone`: nothing else
     /// is to be done on this shard, so that it may write for itself.
-    pub fn begin_turn(&mut self, broker: &Broker, (shard, connection): (ShardId, ConnectionId), alone: bool, now: Instant) -> (usize, Duration) {
+    pub fn begin_turn(
+        &mut self,
+        broker: &Broker,
+        (shard, connection): (ShardId, ConnectionId),
+        alone: bool,
+        now: Instant,
+    ) -> (usize, Duration) {
         // Who does not wait for the outcome sends the next one meanwhile: those are better committed together.
         let here = alone && self.turns.is_empty() && self.batches.iter().any(|batch| !batch.wanted.is_empty());
         let number = self.turn();
         let fitting = self.batches_of_a_turn();
         let (limits_topics, mut debt) = (broker.quotas().limits_topics(), Duration::ZERO);
-        let mut turn = Turn { batches: Vec::with_capacity(fitting), parts: SmallVec::new(), open_parts: 0, bytes: 0, since: now };
+        let mut turn =
+            Turn { batches: Vec::with_capacity(fitting), parts: SmallVec::new(), open_parts: 0, bytes: 0, since: now };
         let mut by_journal: SmallVec<[(usize, Vec<AppendItem>); 1]> = SmallVec::new();
         let mut logs: SmallVec<[(usize, Logs); 1]> = SmallVec::new();
         for (place, batch) in (0u32..).zip(self.batches.drain(..fitting)) {
@@ -379,7 +402,9 @@ impl Publisher {
     /// Takes the outcome of an append; tells of the publishes whose outcome is known by it (I3), and how many messages were not kept.
     pub fn appended(&mut self, token: u64, results: &AppendResults, mut tell: impl FnMut(Told)) -> u64 {
         let (number, part) = (token / PARTS_MAX, (token % PARTS_MAX) as usize);
-        let Some(turn) = number.checked_sub(self.first).and_then(|at| self.turns.get_mut(at as usize)) else { return 0 };
+        let Some(turn) = number.checked_sub(self.first).and_then(|at| self.turns.get_mut(at as usize)) else {
+            return 0;
+        };
         for (place, result) in turn.parts[part].iter().zip(results) {
             let sent = &turn.batches[*place as usize];
             if let (Some(admitted), Ok(appended)) = (sent.bounded.and_then(|id| self.bounded.get_mut(&id)), result) {
@@ -457,7 +482,12 @@ impl Publisher {
         });
         let lost = held + refused.sum::<u64>();
         let fresh = Self::with(Arc::clone(&self.waits), self.joined_bytes_max);
-        *self = Self { first: self.first + self.turns.len() as u64, rests: self.rests + 1, lost: self.lost + lost, ..fresh };
+        *self = Self {
+            first: self.first + self.turns.len() as u64,
+            rests: self.rests + 1,
+            lost: self.lost + lost,
+            ..fresh
+        };
         lost
     }
 }

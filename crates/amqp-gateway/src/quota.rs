@@ -55,7 +55,10 @@ impl Quota {
 
     /// Messages have been handed to the socket: their room is free again once they are paid for.
     pub fn sent(&mut self, broker: &Arc<Broker>, taken: Taken, now: Instant) {
-        let debt = self.throttle.account(QuotaKey::ConsumerByteRate).map_or(Duration::ZERO, |account| account.take(taken.bytes as u64, now));
+        let debt = self
+            .throttle
+            .account(QuotaKey::ConsumerByteRate)
+            .map_or(Duration::ZERO, |account| account.take(taken.bytes as u64, now));
         let laggard = taken.laggard.as_ref().map_or(Duration::ZERO, |account| account.take(taken.bytes as u64, now));
         if laggard >= DELAY_MIN && laggard > debt {
             if self.behind.is_empty() {

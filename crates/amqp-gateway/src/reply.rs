@@ -53,7 +53,9 @@ impl Address {
     }
 
     fn parse(key: &[u8]) -> Option<Self> {
-        let digits = std::str::from_utf8(key.strip_prefix(PREFIX.as_bytes())?).ok().filter(|digits| digits.len() == 56 && digits.is_ascii())?;
+        let digits = std::str::from_utf8(key.strip_prefix(PREFIX.as_bytes())?)
+            .ok()
+            .filter(|digits| digits.len() == 56 && digits.is_ascii())?;
         let number = |from: usize, to: usize| u64::from_str_radix(&digits[from..to], 16).ok();
         let small = |from, to| number(from, to).and_then(|number| u16::try_from(number).ok());
         Some(Self {
@@ -102,13 +104,19 @@ pub(crate) fn is_waited_for(connection: &Connection, name: &[u8]) -> bool {
 ///
 /// # Errors
 /// *406*: nobody consumes answers on this channel.
-pub(crate) fn addressed(connection: &Connection, channel: &Channel, properties: EncodedProperties<'_>) -> Result<Option<BytesMut>, Failure> {
+pub(crate) fn addressed(
+    connection: &Connection,
+    channel: &Channel,
+    properties: EncodedProperties<'_>,
+) -> Result<Option<BytesMut>, Failure> {
     if properties.reply_to().is_none_or(|to| to != *PSEUDO_QUEUE) {
         return Ok(None);
     }
-    let replies = channel.replies.as_ref().ok_or_else(|| Failure::precondition("fast reply consumer does not exist"))?;
+    let replies =
+        channel.replies.as_ref().ok_or_else(|| Failure::precondition("fast reply consumer does not exist"))?;
     let (shard, id) = (connection.shard, channel.id);
-    let address = Address { shard, connection: connection.id, channel: channel.number, id, secret: replies.secret }.text();
+    let address =
+        Address { shard, connection: connection.id, channel: channel.number, id, secret: replies.secret }.text();
     let mut out = BytesMut::new();
     Properties { reply_to: ShortStr::new(&address).map(ShortBytes::from), ..properties.decode() }.encode(&mut out);
     Ok(Some(out))
@@ -141,7 +149,11 @@ pub(crate) fn send(connection: &Connection, message: &Message<'_>) -> bool {
 
 /// An answer has come for a channel.
 pub(crate) fn deliver(connection: &mut Connection, channel: &mut Channel, answer: &Answer) {
-    let Some(replies) = channel.replies.as_ref().filter(|replies| (channel.id, replies.secret) == (answer.to.id, answer.to.secret)) else { return };
+    let Some(replies) =
+        channel.replies.as_ref().filter(|replies| (channel.id, replies.secret) == (answer.to.id, answer.to.secret))
+    else {
+        return;
+    };
     if connection.out.is_crowded() {
         connection.gateway.metrics.not_kept.inc();
         return;
@@ -149,7 +161,13 @@ pub(crate) fn deliver(connection: &mut Connection, channel: &mut Channel, answer
     let consumer_tag = ShortBytes::new(&replies.tag).unwrap_or_default();
     let routing_key = ShortBytes::new(&answer.routing_key).unwrap_or_default();
     channel.tag += 1;
-    let method = basic::Deliver { consumer_tag, delivery_tag: channel.tag, redelivered: false, exchange: short("").into(), routing_key };
+    let method = basic::Deliver {
+        consumer_tag,
+        delivery_tag: channel.tag,
+        redelivered: false,
+        exchange: short("").into(),
+        routing_key,
+    };
     let properties = EncodedProperties::trusted(&answer.properties);
     connection.out.content(channel.number, &method, properties, &[&answer.body], connection.limits.frame_max);
     connection.gateway.metrics.delivered.inc();
@@ -161,11 +179,18 @@ mod tests {
 
     #[test]
     fn an_address_is_read_back_and_nothing_else() {
-        let address = Address { shard: ShardId(3), connection: ConnectionId(u64::MAX), channel: 65_535, id: 7, secret: 1 << 63 };
+        let address =
+            Address { shard: ShardId(3), connection: ConnectionId(u64::MAX), channel: 65_535, id: 7, secret: 1 << 63 };
         let text = address.text();
         assert_eq!(Address::parse(text.as_bytes()), Some(address));
         assert_eq!(Address::parse(&text.as_bytes()[..text.len() - 1]), None);
-        for other in ["amq.rabbitmq.reply-to", "amq.rabbitmq.reply-to.", "orders", &text.replace('3', "g"), &format!("{PREFIX}{}", "é".repeat(28))] {
+        for other in [
+            "amq.rabbitmq.reply-to",
+            "amq.rabbitmq.reply-to.",
+            "orders",
+            &text.replace('3', "g"),
+            &format!("{PREFIX}{}", "é".repeat(28)),
+        ] {
             assert_eq!(Address::parse(other.as_bytes()), None, "{other}");
         }
     }

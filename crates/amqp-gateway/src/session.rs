@@ -206,7 +206,13 @@ impl Session {
     }
 
     /// Looks at a frame at `at`; how many bytes to go on by: none to come back to it, more than one frame for a whole publish.
-    fn handle_frame<'v>(&mut self, frame: Frame<'_>, input: &Bytes, at: usize, table: &mut Table<'v>) -> Result<usize, Failure> {
+    fn handle_frame<'v>(
+        &mut self,
+        frame: Frame<'_>,
+        input: &Bytes,
+        at: usize,
+        table: &mut Table<'v>,
+    ) -> Result<usize, Failure> {
         let length = frame.bytes();
         match self.phase {
             Phase::Running => {}
@@ -252,11 +258,19 @@ impl Session {
     }
 
     /// A method on a channel that is open.
-    fn handle_method(&mut self, frame: &Frame<'_>, input: &Bytes, at: usize, table: &mut Table<'_>) -> Result<usize, Failure> {
+    fn handle_method(
+        &mut self,
+        frame: &Frame<'_>,
+        input: &Bytes,
+        at: usize,
+        table: &mut Table<'_>,
+    ) -> Result<usize, Failure> {
         let length = frame.bytes();
         let method = decode(frame)?;
         if let Method::Basic(basic::Method::Publish(publish)) = &method {
-            return self.handle_publish(frame, publish, &input[at + length..], table).map_err(|failure| failure.of(basic::Publish::ID));
+            return self
+                .handle_publish(frame, publish, &input[at + length..], table)
+                .map_err(|failure| failure.of(basic::Publish::ID));
         }
         let Some(Slot::Open(channel)) = self.channels.get_mut(&frame.channel) else { return Ok(length) };
         let connection = &mut self.connection;
@@ -308,7 +322,8 @@ impl Session {
             self.connection.gateway.metrics.channels.dec();
             self.tell(&mut channel);
             let abandoned = self.connection.leave(&mut channel);
-            self.connection.delete_queues(abandoned, false, move |connection| connection.out.method(number, &channel::CloseOk {}));
+            self.connection
+                .delete_queues(abandoned, false, move |connection| connection.out.method(number, &channel::CloseOk {}));
         }
     }
 
@@ -348,7 +363,9 @@ impl Session {
         }
         match Method::decode(frame.payload) {
             Ok(Method::Channel(channel::Method::CloseOk(_))) => drop(self.channels.remove(&frame.channel)),
-            Ok(Method::Channel(channel::Method::Close(_))) => self.connection.out.method(frame.channel, &channel::CloseOk {}),
+            Ok(Method::Channel(channel::Method::Close(_))) => {
+                self.connection.out.method(frame.channel, &channel::CloseOk {})
+            }
             _ => {}
         }
     }
@@ -379,7 +396,8 @@ impl Session {
                 handlers::update_secret(&mut self.connection, &method)?;
                 Ok(frame.bytes())
             }
-            _ => Err(Failure::connection(ReplyCode::ChannelError, "unexpected method in connection state running").of(method.id())),
+            _ => Err(Failure::connection(ReplyCode::ChannelError, "unexpected method in connection state running")
+                .of(method.id())),
         }
     }
 
@@ -395,7 +413,8 @@ impl Session {
 
     /// After connection.close of the client there is nothing to wait for but our own answer.
     fn end_when_agreed(&mut self) {
-        let agreed = self.connection.waiting.is_none() && matches!(self.phase, Phase::Closing { .. }) && self.reason.is_empty();
+        let agreed =
+            self.connection.waiting.is_none() && matches!(self.phase, Phase::Closing { .. }) && self.reason.is_empty();
         if agreed {
             self.end = Some(CloseReason::Client);
         }
@@ -461,7 +480,9 @@ impl Session {
             Ok(Method::Connection(connection::Method::CloseOk(_))) => {
                 self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason)));
             }
-            Ok(Method::Connection(connection::Method::Close(_))) => self.connection.out.method(0, &connection::CloseOk {}),
+            Ok(Method::Connection(connection::Method::Close(_))) => {
+                self.connection.out.method(0, &connection::CloseOk {})
+            }
             _ => {}
         }
     }
@@ -585,7 +606,9 @@ impl Session {
     }
 
     fn deliver(&mut self, deliveries: &Deliveries) {
-        let Some(number) = self.connection.consumers.get(&deliveries.consumer).map(|consumer| consumer.channel) else { return };
+        let Some(number) = self.connection.consumers.get(&deliveries.consumer).map(|consumer| consumer.channel) else {
+            return;
+        };
         if let Some(Slot::Open(channel)) = self.channels.get_mut(&number) {
             handlers::deliver(&mut self.connection, channel, deliveries);
         }
@@ -623,7 +646,9 @@ impl Session {
     }
 
     fn gone(&mut self, gone: Gone) {
-        let Some(number) = self.connection.consumers.get(&gone.consumer).map(|consumer| consumer.channel) else { return };
+        let Some(number) = self.connection.consumers.get(&gone.consumer).map(|consumer| consumer.channel) else {
+            return;
+        };
         if let Some(Slot::Open(channel)) = self.channels.get_mut(&number)
             && let Err(failure) = handlers::gone(&mut self.connection, channel, gone)
         {
@@ -654,8 +679,12 @@ impl Session {
         self.look_at_token(now);
         self.try_leave();
         match self.phase {
-            Phase::Protocol { until } | Phase::Handshake { until, .. } if now >= until => self.end = Some(CloseReason::HandshakeTimeout),
-            Phase::Closing { until } if now >= until => self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason))),
+            Phase::Protocol { until } | Phase::Handshake { until, .. } if now >= until => {
+                self.end = Some(CloseReason::HandshakeTimeout)
+            }
+            Phase::Closing { until } if now >= until => {
+                self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason)))
+            }
             _ => {}
         }
     }
@@ -686,7 +715,10 @@ impl Session {
         let unfinished = self.connection.unfinished.next(self.connection.now);
         let token = self.connection.token_until.filter(|_| self.phase == Phase::Running);
         let leaving = self.leaving.as_ref().and_then(|leaving| leaving.until);
-        [phase, later, pressure, quota, unfinished, token, leaving, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
+        [phase, later, pressure, quota, unfinished, token, leaving, self.heartbeat.as_ref().map(Heartbeat::next)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Who has logged in.
@@ -758,7 +790,9 @@ fn decode<'a>(frame: &Frame<'a>) -> Result<Method<'a>, Failure> {
     Method::decode(frame.payload).map_err(|error| {
         let failure = Failure::from(error);
         match *frame.payload {
-            [a, b, c, d, ..] => failure.of(MethodId { class: u16::from_be_bytes([a, b]), method: u16::from_be_bytes([c, d]) }),
+            [a, b, c, d, ..] => {
+                failure.of(MethodId { class: u16::from_be_bytes([a, b]), method: u16::from_be_bytes([c, d]) })
+            }
             _ => failure,
         }
     })

@@ -52,7 +52,14 @@ impl Held {
     fn with_body(message: &Message<'_>, mandatory: bool, body: SmallVec<[Bytes; 1]>) -> Self {
         let copy = Bytes::copy_from_slice;
         let (exchange, routing_key) = (copy(message.exchange), copy(message.routing_key));
-        Self { exchange, routing_key, properties: copy(message.properties.as_bytes()), traits: message.traits, body, mandatory }
+        Self {
+            exchange,
+            routing_key,
+            properties: copy(message.properties.as_bytes()),
+            traits: message.traits,
+            body,
+            mandatory,
+        }
     }
 
     /// Bytes of memory that it takes.
@@ -70,7 +77,13 @@ impl Held {
     pub fn with_message<T>(&self, take: impl FnOnce(Message<'_>) -> T) -> T {
         let properties = EncodedProperties::trusted(&self.properties);
         let body: SmallVec<[&[u8]; 4]> = self.body.iter().map(|block| &block[..]).collect();
-        take(Message { exchange: &self.exchange, routing_key: &self.routing_key, properties, traits: self.traits, body: &body })
+        take(Message {
+            exchange: &self.exchange,
+            routing_key: &self.routing_key,
+            properties,
+            traits: self.traits,
+            body: &body,
+        })
     }
 }
 
@@ -122,7 +135,11 @@ impl Transaction {
     /// The commit begins, or goes on.
     pub fn commit(&mut self, lost_before: u64) {
         let publishes = !self.messages.is_empty();
-        self.commit.get_or_insert_with(|| Commit { messages: std::mem::take(&mut self.messages).into_iter(), lost_before, publishes });
+        self.commit.get_or_insert_with(|| Commit {
+            messages: std::mem::take(&mut self.messages).into_iter(),
+            lost_before,
+            publishes,
+        });
     }
 
     /// Has a commit begun that has not ended?
@@ -162,7 +179,10 @@ impl Transaction {
 
     /// Does it hold something, and was nothing added lately, or is it open for long? `since`: when something could have been added, after a time.
     pub fn is_stalled(&self, now: Instant, since: impl FnOnce(Instant) -> Instant) -> bool {
-        let is_over = |(first, last)| now.saturating_duration_since(first) >= OPEN_MAX || now.saturating_duration_since(since(last)) >= STALLED_AFTER;
+        let is_over = |(first, last)| {
+            now.saturating_duration_since(first) >= OPEN_MAX
+                || now.saturating_duration_since(since(last)) >= STALLED_AFTER
+        };
         self.memory() > 0 && self.added.is_some_and(is_over)
     }
 

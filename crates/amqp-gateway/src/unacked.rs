@@ -210,7 +210,9 @@ mod tests {
     #[test]
     fn what_is_put_back_is_in_order_again() {
         let mut unacked = filled(&[1, 2, 3, 4]);
-        let taken: Vec<_> = [2, 3].map(|tag| unacked.take(tag).map(|(consumer, offset)| (tag, consumer, offset)).expect("there")).to_vec();
+        let taken: Vec<_> = [2, 3]
+            .map(|tag| unacked.take(tag).map(|(consumer, offset)| (tag, consumer, offset)).expect("there"))
+            .to_vec();
         unacked.restore(taken.into_iter());
         let mut seen = Vec::new();
         unacked.take_all(|_, _, offset| seen.push(offset));

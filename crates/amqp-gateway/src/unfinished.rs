@@ -157,7 +157,16 @@ pub(crate) struct Unfinished {
 
 impl Unfinished {
     pub fn new(of: &Arc<UnfinishedMemory>) -> Self {
-        Self { of: Arc::clone(of), bytes: 0, settled: 0, shared: None, waits: None, beyond: None, unread: None, looked: None }
+        Self {
+            of: Arc::clone(of),
+            bytes: 0,
+            settled: 0,
+            shared: None,
+            waits: None,
+            beyond: None,
+            unread: None,
+            looked: None,
+        }
     }
 
     pub fn add(&mut self, bytes: usize) {
@@ -176,9 +185,13 @@ impl Unfinished {
 
     /// Does somebody else wait for room that is taken here: one of the same holder, or any while the holder has more than it leaves free?
     pub fn gives_way(&self) -> bool {
-        let Some((_, shared)) = self.shared.as_ref().filter(|_| self.bytes > ALWAYS_BYTES && self.waits.is_none()) else { return false };
+        let Some((_, shared)) = self.shared.as_ref().filter(|_| self.bytes > ALWAYS_BYTES && self.waits.is_none())
+        else {
+            return false;
+        };
         let free = || self.of.max.load(Ordering::Relaxed).saturating_sub(self.of.used());
-        self.of.waiting.load(Ordering::Relaxed) > 0 && (shared.waiting.load(Ordering::Relaxed) > 0 || shared.bytes.load(Ordering::Relaxed) > free())
+        self.of.waiting.load(Ordering::Relaxed) > 0
+            && (shared.waiting.load(Ordering::Relaxed) > 0 || shared.bytes.load(Ordering::Relaxed) > free())
     }
 
     /// It is looked at whether it gives way.
@@ -277,7 +290,9 @@ impl Unfinished {
 
     /// Is it the first in line, and no other beyond the bound? Then it is.
     fn goes_beyond(&mut self, now: Instant, since: Instant) -> bool {
-        let Some((number, _)) = self.waits.filter(|_| now.saturating_duration_since(since) >= BEYOND_AFTER) else { return false };
+        let Some((number, _)) = self.waits.filter(|_| now.saturating_duration_since(since) >= BEYOND_AFTER) else {
+            return false;
+        };
         let mut line = self.of.line.lock();
         let goes = !line.beyond && line.first() == Some(number);
         if goes {

@@ -17,7 +17,9 @@ pub fn aborted(log: &Log, slices: &[Bytes], found: &[SlicedBatch], from: Offset,
             open.insert(begun.producer_id);
         }
         let of_aborted = one.header.transactional() && open.contains(&one.header.producer_id);
-        if one.header.control() && Marker::of(&one.header, &whole(slices, one.at, one.header.total_bytes())) == Some(Marker::Abort) {
+        if one.header.control()
+            && Marker::of(&one.header, &whole(slices, one.at, one.header.total_bytes())) == Some(Marker::Abort)
+        {
             open.remove(&one.header.producer_id);
         }
         of_aborted

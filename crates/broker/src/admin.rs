@@ -11,6 +11,7 @@ use journal::{AppendError, AppendItem, AppendResults, Log};
 use types::{Durability, LogId, Offset, TopicId};
 use uuid::Uuid;
 
+use crate::Broker;
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key, unified, weight_of_settings, weight_of_texts};
 use crate::jobs::durable;
 use crate::limits::{LimitKind, LimitReached};
@@ -18,7 +19,6 @@ use crate::log_ends::Fits;
 use crate::queues::ONLY;
 use crate::settings::{SettingError, Settings, TOPIC, find};
 use crate::topic::{Topic, TopicConfig, effective};
-use crate::Broker;
 
 /// Partitions of one topic, at most.
 pub const PARTITIONS_MAX: i32 = 100_000;
@@ -110,7 +110,9 @@ pub enum AlterError {
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// Settings of groups take as much memory as they may, or those of topics with topics and partitions.
-    #[error("the node has no more memory for settings: of topics with their partitions there is as much as --memory says, of groups a sixteenth of that")]
+    #[error(
+        "the node has no more memory for settings: of topics with their partitions there is as much as --memory says, of groups a sixteenth of that"
+    )]
     NoMemory,
     /// The journal did not take it.
     #[error(transparent)]
@@ -132,12 +134,18 @@ pub fn check_topic_name(name: &str) -> Result<(), &'static str> {
         return Err("Topic name is invalid: the length is longer than the max allowed length 249");
     }
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
-        return Err("Topic name is invalid: it contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'");
+        return Err(
+            "Topic name is invalid: it contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        );
     }
     Ok(())
 }
 
-fn check_overrides(overrides: &BTreeMap<String, String>, settings: &Settings, durability: Durability) -> Result<(), SettingError> {
+fn check_overrides(
+    overrides: &BTreeMap<String, String>,
+    settings: &Settings,
+    durability: Durability,
+) -> Result<(), SettingError> {
     overrides.iter().try_for_each(|(name, value)| find(TOPIC, name)?.check(value))?;
     let lag = |name| effective(overrides, settings, durability, name).0.trim().parse::<i64>();
     let (least, most) = (lag("min.compaction.lag.ms"), lag("max.compaction.lag.ms"));
@@ -231,7 +239,10 @@ impl Broker {
             }));
         }
         if items.is_empty() {
-            return outcomes.into_iter().map(|outcome| outcome.map(|(name, record)| self.publish(name, record))).collect();
+            return outcomes
+                .into_iter()
+                .map(|outcome| outcome.map(|(name, record)| self.publish(name, record)))
+                .collect();
         }
         let value = Some(Bytes::copy_from_slice(&next.to_be_bytes()));
         items.push(AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value });
@@ -291,7 +302,8 @@ impl Broker {
         let mut wishes = wishes.iter().peekable();
         while wishes.peek().is_some() {
             // The record of a topic has the ids of all its logs: the last one may be beyond what goes together.
-            let (mut items, mut begun, mut room, mut has_room, mut coming) = (Vec::new(), Vec::new(), Fits::default(), true, 0);
+            let (mut items, mut begun, mut room, mut has_room, mut coming) =
+                (Vec::new(), Vec::new(), Fits::default(), true, 0);
             while has_room && let Some((name, count)) = wishes.next() {
                 let planned = self.plan_partitions(name, *count, coming).map(|(topic, record)| {
                     let more = record.logs.len() - topic.logs().len();
@@ -309,7 +321,8 @@ impl Broker {
                 let (topic, record, more) = planned?;
                 durable(results.next()).and(next_log)?;
                 let config = topic.config();
-                let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
+                let logs =
+                    record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
                 topic.set_logs(logs);
                 topic.set_config(config);
                 self.catalog.enlarged(more);
@@ -320,7 +333,12 @@ impl Broker {
     }
 
     /// The record of a topic with more partitions, beside partitions that are about to be there; their logs have ids from now on.
-    fn plan_partitions(&self, name: &str, count: i32, others: u64) -> Result<(Arc<Topic>, TopicRecord), PartitionsError> {
+    fn plan_partitions(
+        &self,
+        name: &str,
+        count: i32,
+        others: u64,
+    ) -> Result<(Arc<Topic>, TopicRecord), PartitionsError> {
         let topic = self.check_partitions_beside(name, count, others).inspect_err(|error| {
             if let PartitionsError::Limit(reached) = error {
                 self.limits().note_refusal(reached.kind);
@@ -362,7 +380,8 @@ impl Broker {
             .into_iter()
             .map(|(name, overrides)| {
                 let topic = self.check_config(&name, &overrides)?;
-                let wanted = weight_of_settings(&overrides).saturating_sub(weight_of_settings(&topic.config().overrides));
+                let wanted =
+                    weight_of_settings(&overrides).saturating_sub(weight_of_settings(&topic.config().overrides));
                 if wanted > 0 && self.check_limit(LimitKind::Partitions, Self::partitions_for(more + wanted)).is_err() {
                     return Err(AlterError::NoMemory);
                 }
@@ -381,7 +400,11 @@ impl Broker {
             committed?;
             let (before, weighed) = (topic.config().byte_rates, weight_of_settings(&topic.config().overrides));
             self.catalog.configured(weighed, weight_of_settings(&record.overrides));
-            topic.set_config(Arc::new(TopicConfig::new(record.overrides, &self.live_settings(), self.config.durability)));
+            topic.set_config(Arc::new(TopicConfig::new(
+                record.overrides,
+                &self.live_settings(),
+                self.config.durability,
+            )));
             self.note_topic_quotas(&topic, before != topic.config().byte_rates);
             Ok(())
         };

@@ -65,6 +65,10 @@ mod tests {
         }
         assert_eq!((table.len(), table.values().count()), (150, 150));
         let found = |number: u32| table.get(&format!("key {number}")).map(|one| one.1);
-        assert!((0..300).all(|number| found(number) == (number % 2 == 1).then_some(number + if number < 100 { 900 } else { 600 })));
+        assert!(
+            (0..300)
+                .all(|number| found(number)
+                    == (number % 2 == 1).then_some(number + if number < 100 { 900 } else { 600 }))
+        );
     }
 }

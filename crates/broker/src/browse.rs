@@ -114,7 +114,11 @@ impl Broker {
             }
             TailRead::Empty | TailRead::OutOfRange => return Ok(Page { next: until, ..Page::default() }),
         };
-        let mut page = Page { next: next.min(until).max(from), bytes: slices.iter().map(bytes::Bytes::len).sum(), ..Page::default() };
+        let mut page = Page {
+            next: next.min(until).max(from),
+            bytes: slices.iter().map(bytes::Bytes::len).sum(),
+            ..Page::default()
+        };
         let batches = match sliced_batches(&slices) {
             Ok(batches) => batches,
             Err(error) => {
@@ -154,7 +158,8 @@ impl Broker {
         let now = self.now_ms();
         let (bytes, header) = checked(topic, wanted, now)?;
         let queue = self.vhosts().queue_of(log.id()).filter(|_| topic.is_bounded());
-        let admitted = queue.map(|queue| self.admit(&queue, 1, bytes.len())).transpose().map_err(|_| PublishError::QueueFull)?;
+        let admitted =
+            queue.map(|queue| self.admit(&queue, 1, bytes.len())).transpose().map_err(|_| PublishError::QueueFull)?;
         let timestamp = header.max_timestamp;
         let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
         let appended = self.commit_all(self.journal_number(log.id()), vec![item]).pop();
@@ -187,12 +192,21 @@ fn checked(topic: &Topic, wanted: &NewRecord, now: Timestamp) -> Result<(bytes::
     let timestamp = wanted.timestamp.unwrap_or(now);
     let (before, after) = config.timestamp_window_ms;
     let (past, future) = (now.saturating_sub(timestamp), timestamp.saturating_sub(now));
-    let out = if past > before { Some((past, before)) } else if future > after { Some((future, after)) } else { None };
+    let out = if past > before {
+        Some((past, before))
+    } else if future > after {
+        Some((future, after))
+    } else {
+        None
+    };
     if let Some((distance_ms, allowed_ms)) = out.filter(|_| !config.append_time) {
         return Err(PublishError::Timestamp { timestamp, distance_ms, allowed_ms });
     }
-    let headers: Vec<(&[u8], Option<&[u8]>)> = wanted.headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
-    let batch = BatchBuilder::default().record_with_headers(timestamp, wanted.key.as_deref(), wanted.value.as_deref(), &headers).build();
+    let headers: Vec<(&[u8], Option<&[u8]>)> =
+        wanted.headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
+    let batch = BatchBuilder::default()
+        .record_with_headers(timestamp, wanted.key.as_deref(), wanted.value.as_deref(), &headers)
+        .build();
     validate_produced(&batch, config.max_message_bytes)?;
     let packed = match config.packing {
         Some(packing) => repacked(&batch, packing, config.max_message_bytes, UNPACKED_MAX)?.unwrap_or(batch),

@@ -159,7 +159,14 @@ pub(crate) fn unified(name: &str) -> Option<String> {
 
 impl Default for Inner {
     fn default() -> Self {
-        Self { by_name: BTreeSet::new(), by_id: ArcTable::new(|topic| &topic.id), unified: BTreeSet::new(), changes: VecDeque::new(), partitions: 0, texts: 0 }
+        Self {
+            by_name: BTreeSet::new(),
+            by_id: ArcTable::new(|topic| &topic.id),
+            unified: BTreeSet::new(),
+            changes: VecDeque::new(),
+            partitions: 0,
+            texts: 0,
+        }
     }
 }
 
@@ -194,7 +201,13 @@ impl Catalog {
     /// So many names behind this one, in their order.
     pub fn names_after(&self, after: Option<&str>, most: usize) -> Vec<String> {
         let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.inner.read().by_name.range::<str, _>((behind, Bound::Unbounded)).take(most).map(|one| one.0.name.clone()).collect()
+        self.inner
+            .read()
+            .by_name
+            .range::<str, _>((behind, Bound::Unbounded))
+            .take(most)
+            .map(|one| one.0.name.clone())
+            .collect()
     }
 
     pub fn by_name(&self, name: &str) -> Option<Arc<Topic>> {

@@ -55,7 +55,11 @@ impl ChangeBatch {
         self.items.len() >= TOGETHER_MAX
     }
 
-    fn plan<E>(&mut self, subject: (&'static str, String), plan: impl FnOnce() -> Result<Option<Change>, E>) -> Result<Gathering<()>, E> {
+    fn plan<E>(
+        &mut self,
+        subject: (&'static str, String),
+        plan: impl FnOnce() -> Result<Option<Change>, E>,
+    ) -> Result<Gathering<()>, E> {
         if self.subjects.contains(&subject) {
             return Ok(Gathering::AfterOthers);
         }
@@ -78,7 +82,12 @@ impl ChangeBatch {
     ///
     /// # Errors
     /// The same, and those of [`Broker::put_parameter`], but for `Append`.
-    pub fn put_vhost(&mut self, broker: &Arc<Broker>, wish: VhostWish, limits: &Map<String, Value>) -> Result<Gathering<()>, VhostError> {
+    pub fn put_vhost(
+        &mut self,
+        broker: &Arc<Broker>,
+        wish: VhostWish,
+        limits: &Map<String, Value>,
+    ) -> Result<Gathering<()>, VhostError> {
         let (others, mut more) = (self.vhosts, 0);
         let outcome = self.plan(("vhost", wish.name.clone()), || {
             let PlannedVhost { name, metadata, is_new, mut items } = broker.plan_vhost(wish, others)?;
@@ -103,7 +112,13 @@ impl ChangeBatch {
     ///
     /// # Errors
     /// The same, but for `Append`.
-    pub fn set_permissions(&mut self, broker: &Arc<Broker>, vhost: &str, user: &str, permissions: Permissions) -> Result<Gathering<()>, SecurityError> {
+    pub fn set_permissions(
+        &mut self,
+        broker: &Arc<Broker>,
+        vhost: &str,
+        user: &str,
+        permissions: Permissions,
+    ) -> Result<Gathering<()>, SecurityError> {
         self.plan(("permissions", format!("{vhost}\0{user}")), || broker.plan_permissions(vhost, user, permissions))
     }
 
@@ -111,8 +126,17 @@ impl ChangeBatch {
     ///
     /// # Errors
     /// The same, but for `Append`.
-    pub fn set_topic_permission(&mut self, broker: &Arc<Broker>, vhost: &str, user: &str, exchange: &str, [write, read]: [&str; 2]) -> Result<Gathering<()>, SecurityError> {
-        self.plan(("topic permission", format!("{vhost}\0{user}\0{exchange}")), || broker.plan_topic_permission(vhost, user, exchange, write, read))
+    pub fn set_topic_permission(
+        &mut self,
+        broker: &Arc<Broker>,
+        vhost: &str,
+        user: &str,
+        exchange: &str,
+        [write, read]: [&str; 2],
+    ) -> Result<Gathering<()>, SecurityError> {
+        self.plan(("topic permission", format!("{vhost}\0{user}\0{exchange}")), || {
+            broker.plan_topic_permission(vhost, user, exchange, write, read)
+        })
     }
 
     /// Plans [`Broker::put_global_parameter`].
@@ -125,16 +149,34 @@ impl ChangeBatch {
     ///
     /// # Errors
     /// The same, but for `Append`.
-    pub fn put_parameter(&mut self, broker: &Arc<Broker>, vhost: &Arc<Vhost>, component: &str, name: &str, value: &Value) -> Result<Gathering<()>, ParameterError> {
-        self.plan(("parameter", format!("{}\0{component}\0{name}", vhost.name())), || broker.plan_parameter(vhost, component, name, value))
+    pub fn put_parameter(
+        &mut self,
+        broker: &Arc<Broker>,
+        vhost: &Arc<Vhost>,
+        component: &str,
+        name: &str,
+        value: &Value,
+    ) -> Result<Gathering<()>, ParameterError> {
+        self.plan(("parameter", format!("{}\0{component}\0{name}", vhost.name())), || {
+            broker.plan_parameter(vhost, component, name, value)
+        })
     }
 
     /// Plans [`Broker::put_policy`].
     ///
     /// # Errors
     /// The same, but for `Append`.
-    pub fn put_policy(&mut self, broker: &Arc<Broker>, vhost: &Arc<Vhost>, scope: PolicyScope, name: &str, wish: &PolicyWish) -> Result<Gathering<()>, ParameterError> {
-        self.plan((scope.component(), format!("{}\0{name}", vhost.name())), || broker.plan_policy(vhost, scope, name, wish))
+    pub fn put_policy(
+        &mut self,
+        broker: &Arc<Broker>,
+        vhost: &Arc<Vhost>,
+        scope: PolicyScope,
+        name: &str,
+        wish: &PolicyWish,
+    ) -> Result<Gathering<()>, ParameterError> {
+        self.plan((scope.component(), format!("{}\0{name}", vhost.name())), || {
+            broker.plan_policy(vhost, scope, name, wish)
+        })
     }
 
     /// Writes what was planned, with one commit; for each, in its order, what came of it.

@@ -81,7 +81,16 @@ impl Clients {
     pub fn enter(&self, local: SocketAddr, peer: SocketAddr, connected_at: i64, to: ReplyTo) -> Arc<ClientConnection> {
         let counts = [Count::default(), Count::default(), Count::default()];
         let [received_bytes, sent_bytes, requests] = counts;
-        let one = Arc::new(ClientConnection { local, peer, connected_at, received_bytes, sent_bytes, requests, said: Mutex::default(), to });
+        let one = Arc::new(ClientConnection {
+            local,
+            peer,
+            connected_at,
+            received_bytes,
+            sent_bytes,
+            requests,
+            said: Mutex::default(),
+            to,
+        });
         self.0.write().insert(to.connection, Arc::clone(&one));
         one
     }

@@ -13,8 +13,8 @@ use types::{Offset, TopicId};
 
 use crate::groups::now;
 use crate::jobs::NOBODY;
-use crate::subscriptions::{ShareEvent, SharedSubscription};
 use crate::security::AclOperation;
+use crate::subscriptions::{ShareEvent, SharedSubscription};
 use crate::{Broker, CreateTopic, Setter, Topic};
 
 /// Read at once, about.
@@ -131,7 +131,8 @@ impl Broker {
         let logs = topic.logs();
         let log = logs.get(shared.name().partition as usize % logs.len().max(1)).ok_or(DeadLetterError::NoTopic)?;
         let source = self.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic)));
-        let mut copies = Copies { topic: &topic, log, source: source.as_deref(), items: Vec::new(), bytes: 0, covered: Vec::new() };
+        let mut copies =
+            Copies { topic: &topic, log, source: source.as_deref(), items: Vec::new(), bytes: 0, covered: Vec::new() };
         for one in dead {
             // The subscription may have been reset meanwhile.
             let claimed = shared.lock().claimed_dead(one.first, one.last);
@@ -146,7 +147,12 @@ impl Broker {
         self.commit_copies(shared, &mut copies)
     }
 
-    fn copy_dead(&self, shared: &Arc<SharedSubscription>, copies: &mut Copies<'_>, dead: Dead) -> Result<(), DeadLetterError> {
+    fn copy_dead(
+        &self,
+        shared: &Arc<SharedSubscription>,
+        copies: &mut Copies<'_>,
+        dead: Dead,
+    ) -> Result<(), DeadLetterError> {
         let mut from = dead.first.max(shared.log().start().0);
         let mut turn = None;
         while from <= dead.last {
@@ -214,7 +220,13 @@ impl Broker {
     }
 
     /// The same of any log, about `max_bytes` of it. Records share no memory with caches.
-    pub(crate) fn read_log(&self, log: &Arc<Log>, from: u64, last: u64, max_bytes: usize) -> Result<(Vec<Record>, u64), DeadLetterError> {
+    pub(crate) fn read_log(
+        &self,
+        log: &Arc<Log>,
+        from: u64,
+        last: u64,
+        max_bytes: usize,
+    ) -> Result<(Vec<Record>, u64), DeadLetterError> {
         self.read_some(log, from, last, max_bytes, None)
     }
 
@@ -246,18 +258,27 @@ impl Broker {
         };
         let slices = [bytes::Bytes::from(slices.concat())];
         let (mut found, mut room) = (Vec::new(), OPENED_BYTES);
-        for batch in sliced_batches(&slices)?.iter().filter(|batch| !batch.header.control() && batch.header.next().0 > from) {
+        for batch in
+            sliced_batches(&slices)?.iter().filter(|batch| !batch.header.control() && batch.header.next().0 > from)
+        {
             if room == 0 {
                 return Ok((found, batch.header.base().0));
             }
             if let Some(turn) = turn.as_deref_mut().filter(|_| batch.header.compression() != Some(Compression::None)) {
                 turn.get_or_insert_with(|| self.unpacked_letters.lock());
             }
-            let opened = open_records(&slices, batch, Offset(from), self.unpacking().limits_of_taken(room), &bytes::Bytes::from, |record| {
-                if record.offset.0 <= last {
-                    found.push(record);
-                }
-            });
+            let opened = open_records(
+                &slices,
+                batch,
+                Offset(from),
+                self.unpacking().limits_of_taken(room),
+                &bytes::Bytes::from,
+                |record| {
+                    if record.offset.0 <= last {
+                        found.push(record);
+                    }
+                },
+            );
             match opened {
                 Ok(opened) => {
                     room = room.saturating_sub(opened.memory);
@@ -275,9 +296,16 @@ impl Broker {
         Ok((found, next.0))
     }
 
-    fn dead_letter(&self, copies: &Copies<'_>, name: &SubscriptionName, dead: Dead, record: &Record) -> Result<AppendItem, DeadLetterError> {
+    fn dead_letter(
+        &self,
+        copies: &Copies<'_>,
+        name: &SubscriptionName,
+        dead: Dead,
+        record: &Record,
+    ) -> Result<AppendItem, DeadLetterError> {
         let number = |value: u64| value.to_string().into_bytes();
-        let origin = copies.source.map_or_else(|| uuid::Uuid::from_u128(name.topic).to_string(), |topic| topic.name.clone());
+        let origin =
+            copies.source.map_or_else(|| uuid::Uuid::from_u128(name.topic).to_string(), |topic| topic.name.clone());
         let reason = match dead.reason {
             DeadReason::Rejected => "rejected",
             DeadReason::DeliveryLimit => "delivered too often",
@@ -293,8 +321,14 @@ impl Broker {
             (b"__dlq.errors.message", reason.as_bytes().to_vec()),
         ];
         let own = record.headers.iter().map(|(name, value)| (&name[..], value.as_deref()));
-        let headers: Vec<(&[u8], Option<&[u8]>)> = own.chain(told.iter().map(|(name, value)| (*name, Some(&value[..])))).collect();
-        let batch = BatchBuilder::default().record_with_headers(record.timestamp, record.key.as_deref(), record.value.as_deref(), &headers);
+        let headers: Vec<(&[u8], Option<&[u8]>)> =
+            own.chain(told.iter().map(|(name, value)| (*name, Some(&value[..])))).collect();
+        let batch = BatchBuilder::default().record_with_headers(
+            record.timestamp,
+            record.key.as_deref(),
+            record.value.as_deref(),
+            &headers,
+        );
         // The broker vouches for messages where they were published, not for copies that somebody has sent elsewhere, maybe to another virtual host's
         // queue.
         let mut bytes = batch.build();
@@ -313,11 +347,14 @@ impl Broker {
             return;
         }
         let work = Box::new(move |broker: &Arc<Self>| {
-            let may = |operation| setter.as_ref().is_none_or(|setter| broker.setter_may_with_topic(setter, operation, &name, None));
+            let may = |operation| {
+                setter.as_ref().is_none_or(|setter| broker.setter_may_with_topic(setter, operation, &name, None))
+            };
             if !(may(AclOperation::Write) && may(AclOperation::Create)) {
                 tracing::warn!(topic = name, "dead-letter topic is not created: who has named it may not do so");
             } else if broker.topic(&name).is_none() {
-                let wish = CreateTopic { name: name.clone(), partitions: -1, replication: -1, overrides: Default::default() };
+                let wish =
+                    CreateTopic { name: name.clone(), partitions: -1, replication: -1, overrides: Default::default() };
                 if let Some(Err(error)) = broker.create_topics(vec![wish]).pop() {
                     tracing::warn!(%error, topic = name, "dead-letter topic is not created");
                 }

@@ -116,7 +116,8 @@ impl SetWhileRunning {
         settings.check()?;
         let lag = |name| settings.int(name);
         if lag("log.cleaner.min.compaction.lag.ms") > lag("log.cleaner.max.compaction.lag.ms") {
-            let (name, value) = ("log.cleaner.min.compaction.lag.ms", lag("log.cleaner.min.compaction.lag.ms").to_string());
+            let (name, value) =
+                ("log.cleaner.min.compaction.lag.ms", lag("log.cleaner.min.compaction.lag.ms").to_string());
             return Err(refused(name, &value, "it is at most log.cleaner.max.compaction.lag.ms"));
         }
         Ok(settings)
@@ -126,7 +127,13 @@ impl SetWhileRunning {
 impl Live {
     pub fn new(settings: &Settings) -> Self {
         let settings = Arc::new(settings.clone());
-        Self { inner: RwLock::new(Layers { in_force: Arc::clone(&settings), configured: settings, set: SetWhileRunning::default() }) }
+        Self {
+            inner: RwLock::new(Layers {
+                in_force: Arc::clone(&settings),
+                configured: settings,
+                set: SetWhileRunning::default(),
+            }),
+        }
     }
 
     fn put(&self, in_force: Settings, set: SetWhileRunning) {
@@ -178,7 +185,9 @@ impl Broker {
     pub fn values_of_setting(&self, name: &'static str) -> Vec<(String, Source)> {
         let layers = self.live.inner.read();
         let set = |overrides: &Overrides, source| overrides.get(name).map(|value| (value.clone(), source));
-        let configured = Some(layers.configured.text(name)).filter(|(_, set)| *set).map(|(value, _)| (value.to_owned(), Source::Broker));
+        let configured = Some(layers.configured.text(name))
+            .filter(|(_, set)| *set)
+            .map(|(value, _)| (value.to_owned(), Source::Broker));
         let default = BROKER.iter().find(|row| row.name == name).map(|row| (row.default.to_owned(), Source::Default));
         let (node, cluster) = (set(&layers.set.node, Source::Node), set(&layers.set.cluster, Source::Cluster));
         [node, cluster, configured, default].into_iter().flatten().collect()
@@ -262,7 +271,11 @@ impl Broker {
         self.keep(set)
     }
 
-    fn replaced(&self, scope: SettingScope, overrides: &BTreeMap<String, String>) -> Result<SetWhileRunning, SettingError> {
+    fn replaced(
+        &self,
+        scope: SettingScope,
+        overrides: &BTreeMap<String, String>,
+    ) -> Result<SetWhileRunning, SettingError> {
         overrides.iter().try_for_each(|(name, value)| check_dynamic(name, Some(value)))?;
         let mut set = self.live.inner.read().set.clone();
         set.put(scope, overrides.iter().map(|(name, value)| (name.clone(), value.trim().to_owned())).collect());
@@ -274,7 +287,11 @@ impl Broker {
     ///
     /// # Errors
     /// As [`Broker::check_settings`].
-    pub fn check_replaced_settings(&self, scope: SettingScope, overrides: &BTreeMap<String, String>) -> Result<(), SettingError> {
+    pub fn check_replaced_settings(
+        &self,
+        scope: SettingScope,
+        overrides: &BTreeMap<String, String>,
+    ) -> Result<(), SettingError> {
         self.replaced(scope, overrides).map(drop)
     }
 
@@ -282,7 +299,11 @@ impl Broker {
     ///
     /// # Errors
     /// As [`Broker::check_settings`]; `Append`.
-    pub fn replace_settings(&self, scope: SettingScope, overrides: &BTreeMap<String, String>) -> Result<(), AlterError> {
+    pub fn replace_settings(
+        &self,
+        scope: SettingScope,
+        overrides: &BTreeMap<String, String>,
+    ) -> Result<(), AlterError> {
         let set = self.replaced(scope, overrides)?;
         self.keep(set)
     }
@@ -295,7 +316,10 @@ impl Broker {
         for (scope, key) in [(SettingScope::Node, SETTINGS_KEY), (SettingScope::Cluster, CLUSTER_SETTINGS_KEY)] {
             let overrides = set.of(scope);
             if overrides != before.of(scope) {
-                items.push(AppendItem::State { key: Bytes::from_static(key), value: (!overrides.is_empty()).then(|| encode(overrides)) });
+                items.push(AppendItem::State {
+                    key: Bytes::from_static(key),
+                    value: (!overrides.is_empty()).then(|| encode(overrides)),
+                });
             }
         }
         if items.is_empty() {
@@ -322,12 +346,17 @@ impl Broker {
     /// Takes a record at the start; false: it is of another version, or damaged. A value that is not possible any more is passed
     /// over: the broker was started with another. What is taken counts with [`Broker::settle_settings`].
     pub(crate) fn restore_settings(&self, scope: SettingScope, mut value: &[u8]) -> bool {
-        let known = value.try_get_u8().ok().filter(|version| *version == VERSION).and_then(|_| overrides::decode(&mut value));
+        let known =
+            value.try_get_u8().ok().filter(|version| *version == VERSION).and_then(|_| overrides::decode(&mut value));
         let Some(mut overrides) = known else { return false };
         overrides.retain(|name, value| {
             let taken = check_dynamic(name, Some(value)).is_ok();
             if !taken {
-                tracing::warn!(name, value, "a setting that was changed while the broker ran is not possible any more: that of the start counts");
+                tracing::warn!(
+                    name,
+                    value,
+                    "a setting that was changed while the broker ran is not possible any more: that of the start counts"
+                );
             }
             taken
         });

@@ -71,7 +71,12 @@ thread_local! {
 
 fn whole(text: &str, unicode: bool) -> Option<Regex> {
     let build = |text: &str| {
-        RegexBuilder::new(text).unicode(unicode).size_limit(EXPRESSION_BYTES_MAX).dfa_size_limit(EXPRESSION_BYTES_MAX).build().ok()
+        RegexBuilder::new(text)
+            .unicode(unicode)
+            .size_limit(EXPRESSION_BYTES_MAX)
+            .dfa_size_limit(EXPRESSION_BYTES_MAX)
+            .build()
+            .ok()
     };
     // An expression that is only whole with what is put around it is none.
     build(text).and_then(|_| build(&format!("^(?:{text})$")))

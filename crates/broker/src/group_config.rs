@@ -90,9 +90,27 @@ const fn row(name: &'static str, kind: Kind, default: &'static str, doc: &'stati
 
 /// Settings of a group, as they are shown.
 pub const GROUP: &[Setting] = &[
-    ROWS[0].setting, ROWS[1].setting, ROWS[2].setting, ROWS[3].setting, ROWS[4].setting, ROWS[5].setting, ROWS[6].setting,
-    ROWS[7].setting, ROWS[8].setting, ROWS[9].setting, ROWS[10].setting, ROWS[11].setting, ROWS[12].setting, ROWS[13].setting,
-    ROWS[14].setting, ROWS[15].setting, ROWS[16].setting, ROWS[17].setting, ROWS[18].setting, ROWS[19].setting, ROWS[20].setting,
+    ROWS[0].setting,
+    ROWS[1].setting,
+    ROWS[2].setting,
+    ROWS[3].setting,
+    ROWS[4].setting,
+    ROWS[5].setting,
+    ROWS[6].setting,
+    ROWS[7].setting,
+    ROWS[8].setting,
+    ROWS[9].setting,
+    ROWS[10].setting,
+    ROWS[11].setting,
+    ROWS[12].setting,
+    ROWS[13].setting,
+    ROWS[14].setting,
+    ROWS[15].setting,
+    ROWS[16].setting,
+    ROWS[17].setting,
+    ROWS[18].setting,
+    ROWS[19].setting,
+    ROWS[20].setting,
     ROWS[21].setting,
 ];
 
@@ -106,72 +124,190 @@ const fn own(setting: Setting) -> Row {
 
 const ROWS: &[Row] = &[
     limited(
-        row("consumer.session.timeout.ms", Kind::Int(1, INT), "45000", "A member that is silent for so long is out of the consumer group."),
-        "group.consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms",
+        row(
+            "consumer.session.timeout.ms",
+            Kind::Int(1, INT),
+            "45000",
+            "A member that is silent for so long is out of the consumer group.",
+        ),
+        "group.consumer.session.timeout.ms",
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.max.session.timeout.ms",
     ),
     limited(
-        row("consumer.heartbeat.interval.ms", Kind::Int(1, INT), "5000", "How often members of the consumer group send heartbeats; those that wait for partitions up to ten times as often."),
-        "group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms",
+        row(
+            "consumer.heartbeat.interval.ms",
+            Kind::Int(1, INT),
+            "5000",
+            "How often members of the consumer group send heartbeats; those that wait for partitions up to ten times as often.",
+        ),
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
     ),
     limited(
-        row("consumer.assignment.interval.ms", Kind::Int(0, INT), "1000", "Assignments of the consumer group are not computed more often."),
-        "group.consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms",
+        row(
+            "consumer.assignment.interval.ms",
+            Kind::Int(0, INT),
+            "1000",
+            "Assignments of the consumer group are not computed more often.",
+        ),
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
     ),
     limited(
-        row("share.session.timeout.ms", Kind::Int(1, INT), "45000", "A member that is silent for so long is out of the share group."),
-        "group.share.session.timeout.ms", "group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms",
+        row(
+            "share.session.timeout.ms",
+            Kind::Int(1, INT),
+            "45000",
+            "A member that is silent for so long is out of the share group.",
+        ),
+        "group.share.session.timeout.ms",
+        "group.share.min.session.timeout.ms",
+        "group.share.max.session.timeout.ms",
     ),
     limited(
-        row("share.heartbeat.interval.ms", Kind::Int(1, INT), "5000", "How often members of the share group send heartbeats."),
-        "group.share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms",
+        row(
+            "share.heartbeat.interval.ms",
+            Kind::Int(1, INT),
+            "5000",
+            "How often members of the share group send heartbeats.",
+        ),
+        "group.share.heartbeat.interval.ms",
+        "group.share.min.heartbeat.interval.ms",
+        "group.share.max.heartbeat.interval.ms",
     ),
     limited(
-        row("share.assignment.interval.ms", Kind::Int(0, INT), "1000", "Assignments of the share group are not computed more often."),
-        "group.share.assignment.interval.ms", "group.share.min.assignment.interval.ms", "group.share.max.assignment.interval.ms",
+        row(
+            "share.assignment.interval.ms",
+            Kind::Int(0, INT),
+            "1000",
+            "Assignments of the share group are not computed more often.",
+        ),
+        "group.share.assignment.interval.ms",
+        "group.share.min.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
     ),
     limited(
-        row("share.record.lock.duration.ms", Kind::Int(1000, INT), "30000", "How long a record is a member's before others may get it."),
-        "group.share.record.lock.duration.ms", "group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms",
+        row(
+            "share.record.lock.duration.ms",
+            Kind::Int(1000, INT),
+            "30000",
+            "How long a record is a member's before others may get it.",
+        ),
+        "group.share.record.lock.duration.ms",
+        "group.share.min.record.lock.duration.ms",
+        "group.share.max.record.lock.duration.ms",
     ),
     limited(
         row("share.delivery.count.limit", Kind::Int(2, INT), "5", "How often a record is delivered at most."),
-        "group.share.delivery.count.limit", "group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit",
+        "group.share.delivery.count.limit",
+        "group.share.min.delivery.count.limit",
+        "group.share.max.delivery.count.limit",
     ),
     limited(
-        row("share.partition.max.record.locks", Kind::Int(100, INT), "2000", "Records of a partition that may be out with members at once."),
-        "group.share.partition.max.record.locks", "group.share.min.partition.max.record.locks",
+        row(
+            "share.partition.max.record.locks",
+            Kind::Int(100, INT),
+            "2000",
+            "Records of a partition that may be out with members at once.",
+        ),
+        "group.share.partition.max.record.locks",
+        "group.share.min.partition.max.record.locks",
         "group.share.max.partition.max.record.locks",
     ),
     limited(
-        row("streams.session.timeout.ms", Kind::Int(1, INT), "45000", "A member that is silent for so long is out of the streams group."),
-        "group.streams.session.timeout.ms", "group.streams.min.session.timeout.ms", "group.streams.max.session.timeout.ms",
+        row(
+            "streams.session.timeout.ms",
+            Kind::Int(1, INT),
+            "45000",
+            "A member that is silent for so long is out of the streams group.",
+        ),
+        "group.streams.session.timeout.ms",
+        "group.streams.min.session.timeout.ms",
+        "group.streams.max.session.timeout.ms",
     ),
     limited(
-        row("streams.heartbeat.interval.ms", Kind::Int(1, INT), "5000", "How often members of the streams group send heartbeats."),
-        "group.streams.heartbeat.interval.ms", "group.streams.min.heartbeat.interval.ms", "group.streams.max.heartbeat.interval.ms",
+        row(
+            "streams.heartbeat.interval.ms",
+            Kind::Int(1, INT),
+            "5000",
+            "How often members of the streams group send heartbeats.",
+        ),
+        "group.streams.heartbeat.interval.ms",
+        "group.streams.min.heartbeat.interval.ms",
+        "group.streams.max.heartbeat.interval.ms",
     ),
     limited(
-        row("streams.assignment.interval.ms", Kind::Int(0, INT), "1000", "Tasks of the streams group are not given out more often."),
-        "group.streams.assignment.interval.ms", "group.streams.min.assignment.interval.ms", "group.streams.max.assignment.interval.ms",
+        row(
+            "streams.assignment.interval.ms",
+            Kind::Int(0, INT),
+            "1000",
+            "Tasks of the streams group are not given out more often.",
+        ),
+        "group.streams.assignment.interval.ms",
+        "group.streams.min.assignment.interval.ms",
+        "group.streams.max.assignment.interval.ms",
     ),
     Row {
-        setting: row("streams.num.standby.replicas", Kind::Int(0, INT), "0", "How many members keep the state of a task that they do not run."),
+        setting: row(
+            "streams.num.standby.replicas",
+            Kind::Int(0, INT),
+            "0",
+            "How many members keep the state of a task that they do not run.",
+        ),
         default: Some("group.streams.num.standby.replicas"),
         limits: Limits::UpTo("group.streams.max.standby.replicas"),
     },
     Row {
-        setting: row("streams.initial.rebalance.delay.ms", Kind::Int(0, INT), "3000", "A new streams group waits so long for more members before tasks are given out."),
+        setting: row(
+            "streams.initial.rebalance.delay.ms",
+            Kind::Int(0, INT),
+            "3000",
+            "A new streams group waits so long for more members before tasks are given out.",
+        ),
         default: Some("group.streams.initial.rebalance.delay.ms"),
         limits: Limits::None,
     },
-    own(row("share.auto.offset.reset", Kind::Text, "latest", "Where a new share group begins: earliest, latest, or by_duration: and an ISO 8601 duration.")),
-    own(row("share.isolation.level", Kind::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", "Which records of transactions are delivered.")),
+    own(row(
+        "share.auto.offset.reset",
+        Kind::Text,
+        "latest",
+        "Where a new share group begins: earliest, latest, or by_duration: and an ISO 8601 duration.",
+    )),
+    own(row(
+        "share.isolation.level",
+        Kind::OneOf(&["read_committed", "read_uncommitted"]),
+        "read_uncommitted",
+        "Which records of transactions are delivered.",
+    )),
     own(row("share.renew.acknowledge.enable", Kind::Bool, "true", "May members have more time for a record?")),
-    own(row(DEAD_LETTER_TOPIC, Kind::Text, "", "Where records go that were delivered as often as they may be, with the rights of who sets it; empty: nowhere.")),
+    own(row(
+        DEAD_LETTER_TOPIC,
+        Kind::Text,
+        "",
+        "Where records go that were delivered as often as they may be, with the rights of who sets it; empty: nowhere.",
+    )),
     own(row("mainstem.share.key.ordered", Kind::Bool, "false", "Deliver records of a key one after the other.")),
-    own(row(FILTER, Kind::Text, "", "Members get only records for which this expression is true, like key IN ('a', 'b') or header.type = 'created'; empty: all.")),
-    own(row(FILTER_CLIENTS, Kind::Text, "", "Client ids, separated by commas, under which members of the group alone fetch: for clients whose connections do not tell.")),
-    own(row(LAGGARD_RULES, Kind::Text, "", "Rules for members that are far behind, like 08:00-18:00 lag>1GiB 600MiB/min; lag>10GiB 60MiB/min, times in UTC; empty: none.")),
+    own(row(
+        FILTER,
+        Kind::Text,
+        "",
+        "Members get only records for which this expression is true, like key IN ('a', 'b') or header.type = 'created'; empty: all.",
+    )),
+    own(row(
+        FILTER_CLIENTS,
+        Kind::Text,
+        "",
+        "Client ids, separated by commas, under which members of the group alone fetch: for clients whose connections do not tell.",
+    )),
+    own(row(
+        LAGGARD_RULES,
+        Kind::Text,
+        "",
+        "Rules for members that are far behind, like 08:00-18:00 lag>1GiB 600MiB/min; lag>10GiB 60MiB/min, times in UTC; empty: none.",
+    )),
 ];
 const _: () = assert!(ROWS.len() == GROUP.len(), "every row is shown");
 
@@ -293,7 +429,9 @@ fn value<'a>(row: &Row, overrides: &BTreeMap<String, String>, settings: &'a Sett
     let default = || broker.map_or(row.setting.default, |(_, value, _)| value).to_owned();
     let mut value = own.cloned().unwrap_or_else(default);
     // The broker's limits may be others than when the value was set.
-    if let (Some((low, high)), Some(number)) = (row.limits.range(settings), own.and_then(|value| value.parse::<i64>().ok())) {
+    if let (Some((low, high)), Some(number)) =
+        (row.limits.range(settings), own.and_then(|value| value.parse::<i64>().ok()))
+    {
         value = number.max(low).min(high.max(low)).to_string();
     }
     GroupValue { value, own: own.is_some(), broker }
@@ -364,7 +502,9 @@ fn weight(group: &str, overrides: &Overrides, setters: &Setters) -> usize {
     if overrides.is_empty() {
         return 0;
     }
-    let of_value = |name: &str, value: &str| if [FILTER, FILTER_CLIENTS, LAGGARD_RULES].contains(&name) { COMPILED_TIMES * value.len() } else { value.len() };
+    let of_value = |name: &str, value: &str| {
+        if [FILTER, FILTER_CLIENTS, LAGGARD_RULES].contains(&name) { COMPILED_TIMES * value.len() } else { value.len() }
+    };
     let texts: usize = overrides.iter().map(|(name, value)| TEXT_BYTES + name.len() + of_value(name, value)).sum();
     CONFIG_BYTES + NAME_TIMES * group.len() + texts + setters.len() * SETTER_BYTES
 }
@@ -486,7 +626,11 @@ impl Broker {
     }
 
     /// The same of those that are wanted, by name; nothing is made of others.
-    pub fn describe_group_settings(&self, group: &str, wanted: impl Fn(&str) -> bool) -> Vec<(&'static Setting, GroupValue<'_>)> {
+    pub fn describe_group_settings(
+        &self,
+        group: &str,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Vec<(&'static Setting, GroupValue<'_>)> {
         let config = self.group_config(group);
         let rows = GROUP.iter().zip(ROWS).filter(|(setting, _)| wanted(setting.name));
         rows.map(|(setting, row)| (setting, value(row, &config.overrides, self.settings()))).collect()
@@ -510,7 +654,8 @@ impl Broker {
             .map(|change| {
                 self.check_group_config(&change.overrides)?;
                 let setters = setters_then(&self.group_config(&change.group), &change, who);
-                let (before, now) = (configs.weight_of(&change.group), weight(&change.group, &change.overrides, &setters));
+                let (before, now) =
+                    (configs.weight_of(&change.group), weight(&change.group, &change.overrides, &setters));
                 let more = now.saturating_sub(before);
                 if more > left {
                     return Err(AlterError::NoMemory);

@@ -8,7 +8,9 @@
 //!   committed: its name may be that of another one later.
 
 use bytes::Bytes;
-use delivery::{Commit, CommittedOffset, Committer, GroupError, ReadPartitions, TransactionError, offset_key, offset_record};
+use delivery::{
+    Commit, CommittedOffset, Committer, GroupError, ReadPartitions, TransactionError, offset_key, offset_record,
+};
 use hashbrown::HashSet;
 use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
 
@@ -135,7 +137,8 @@ impl Broker {
         if self.lane().waiting() >= WAITING_MAX {
             return Err(CommitRefused::Busy);
         }
-        let prepared = state.coordinator.prepare_commit(group, member, &commits, now()).map_err(CommitRefused::Group)?;
+        let prepared =
+            state.coordinator.prepare_commit(group, member, &commits, now()).map_err(CommitRefused::Group)?;
         let (mut items, mut offsets, mut outcomes) = (Vec::new(), Vec::new(), Vec::with_capacity(commits.len()));
         for (commit, record) in commits.into_iter().zip(prepared) {
             let record = if self.topic(&commit.topic).is_some() { record } else { Err(GroupError::TopicNotFound) };
@@ -171,7 +174,8 @@ impl Broker {
             }
             let records = records.into_iter().collect::<Result<Vec<_>, _>>().map_err(ResetError::Group)?;
             let items = records.into_iter().map(|(key, value)| AppendItem::State { key, value: Some(value) }).collect();
-            let offsets = commits.into_iter().enumerate().map(|(item, commit)| (item, group.to_owned(), commit)).collect();
+            let offsets =
+                commits.into_iter().enumerate().map(|(item, commit)| (item, group.to_owned(), commit)).collect();
             let (token, outcome) = state.append_blocking(self, items);
             state.coming.insert(token, Coming { offsets, tell: None });
             outcome
@@ -180,7 +184,13 @@ impl Broker {
     }
 
     /// Appends the records of a transaction's end: `before`, those of its offsets, `after`. The offsets take effect with it.
-    pub(crate) fn append_with_offsets(&self, token: u64, before: Vec<AppendItem>, offsets: &[(String, Commit)], after: AppendItem) {
+    pub(crate) fn append_with_offsets(
+        &self,
+        token: u64,
+        before: Vec<AppendItem>,
+        offsets: &[(String, Commit)],
+        after: AppendItem,
+    ) {
         let mut state = self.groups().state.lock();
         let (mut items, mut coming) = (before, Vec::with_capacity(offsets.len()));
         for (group, commit) in offsets.iter().filter(|(_, commit)| self.topic(&commit.topic).is_some()) {
@@ -197,7 +207,13 @@ impl Broker {
     ///
     /// # Errors
     /// `GroupNotFound`, `Subscribed`; `None` inside when the journal does not take it.
-    pub fn delete_offset(&self, group: &str, topic: &str, partition: u32, subscribed: bool) -> Result<(), Option<GroupError>> {
+    pub fn delete_offset(
+        &self,
+        group: &str,
+        topic: &str,
+        partition: u32,
+        subscribed: bool,
+    ) -> Result<(), Option<GroupError>> {
         self.delete_offsets(group, &[(topic, partition, subscribed)]).pop().unwrap_or(Ok(()))
     }
 
@@ -213,8 +229,11 @@ impl Broker {
                 Ok(())
             };
             let outcomes = offsets.iter().map(|offset| delete(offset).map_err(Some)).collect();
-            keys.extend(state.withdraw(|of, commit| of == group && gone.contains(&(commit.topic.clone(), commit.partition))));
-            let items = |keys: &[Bytes]| keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
+            keys.extend(
+                state.withdraw(|of, commit| of == group && gone.contains(&(commit.topic.clone(), commit.partition))),
+            );
+            let items =
+                |keys: &[Bytes]| keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
             (outcomes, keys.chunks(KEYS_AT_ONCE).map(|keys| state.append_blocking(self, items(keys)).1).collect())
         };
         if written.iter().try_for_each(durable).is_err() {
@@ -227,7 +246,8 @@ impl Broker {
     pub(crate) fn forget_offsets_left_over(&self) {
         let mut state = self.groups().state.lock();
         let gone = state.coordinator.topics_with_offsets().into_iter().filter(|topic| self.topic(topic).is_none());
-        let keys: Vec<Bytes> = gone.collect::<Vec<_>>().iter().flat_map(|topic| state.coordinator.forget_topic(topic)).collect();
+        let keys: Vec<Bytes> =
+            gone.collect::<Vec<_>>().iter().flat_map(|topic| state.coordinator.forget_topic(topic)).collect();
         for keys in keys.chunks(KEYS_AT_ONCE) {
             let items = keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
             // What is not written now is forgotten again at the next start.
@@ -242,7 +262,8 @@ impl Broker {
             let mut keys: Vec<Bytes> = topics.iter().flat_map(|topic| state.coordinator.forget_topic(topic)).collect();
             let gone: HashSet<&str> = topics.iter().copied().collect();
             keys.extend(state.withdraw(|_, commit| gone.contains(commit.topic.as_str())));
-            let items = |keys: &[Bytes]| keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
+            let items =
+                |keys: &[Bytes]| keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
             keys.chunks(KEYS_AT_ONCE).map(|keys| state.append_blocking(self, items(keys)).1).collect()
         };
         outcomes.iter().try_for_each(durable)

@@ -86,11 +86,18 @@ impl Broker {
     /// How far a group is in what it has committed and its members read, or in what it shares, by topic and partition.
     pub fn group_progress(&self, group: &str) -> Vec<GroupProgress> {
         let mut found: Vec<GroupProgress> = match self.groups().offsets_and_reads(group) {
-            None => self.subscriptions().of_group(group).iter().filter_map(|shared| self.shared_progress(shared)).collect(),
+            None => {
+                self.subscriptions().of_group(group).iter().filter_map(|shared| self.shared_progress(shared)).collect()
+            }
             Some((offsets, read)) => {
-                let read = read.into_iter().flat_map(|(topic, partitions)| partitions.into_iter().map(move |partition| (topic.clone(), partition)));
-                let has_offset = |topic: &String, partition: &u32| offsets.binary_search_by(|(other, index, _)| (other, index).cmp(&(topic, partition))).is_ok();
-                let unread: Vec<(String, u32)> = read.filter(|(topic, partition)| !has_offset(topic, partition)).collect();
+                let read = read.into_iter().flat_map(|(topic, partitions)| {
+                    partitions.into_iter().map(move |partition| (topic.clone(), partition))
+                });
+                let has_offset = |topic: &String, partition: &u32| {
+                    offsets.binary_search_by(|(other, index, _)| (other, index).cmp(&(topic, partition))).is_ok()
+                };
+                let unread: Vec<(String, u32)> =
+                    read.filter(|(topic, partition)| !has_offset(topic, partition)).collect();
                 let committed = offsets.into_iter().map(|(topic, partition, commit)| (topic, partition, Some(commit)));
                 let all = committed.chain(unread.into_iter().map(|(topic, partition)| (topic, partition, None)));
                 let of_log = |(topic, partition, commit): (String, u32, Option<CommittedOffset>)| {

@@ -54,13 +54,22 @@ impl Broker {
         let commit = |place: &GoOn| Commit {
             topic: place.topic.clone(),
             partition: place.partition,
-            offset: CommittedOffset { offset: place.offset as i64, leader_epoch: -1, metadata: String::new(), committed_at },
+            offset: CommittedOffset {
+                offset: place.offset as i64,
+                leader_epoch: -1,
+                metadata: String::new(),
+                committed_at,
+            },
         };
         let commits: Vec<Commit> = places.iter().map(commit).collect();
-        let nobody = Committer { member_id: "", instance: None, generation: -1, transactional: false, knows_epochs: true };
+        let nobody =
+            Committer { member_id: "", instance: None, generation: -1, transactional: false, knows_epochs: true };
         // Who is no member is refused by a group that has some, in other words than those of an operator.
         let refused = |error| match error {
-            GroupError::UnknownMember | GroupError::IllegalGeneration | GroupError::StaleEpoch | GroupError::Rebalancing => ResetError::Group(GroupError::NonEmptyGroup),
+            GroupError::UnknownMember
+            | GroupError::IllegalGeneration
+            | GroupError::StaleEpoch
+            | GroupError::Rebalancing => ResetError::Group(GroupError::NonEmptyGroup),
             other => ResetError::Group(other),
         };
         self.commit_offsets_durably(group, nobody, commits, refused)
@@ -77,8 +86,14 @@ impl Broker {
             Some(0) => {}
             Some(_) => return Err(ResetError::Group(GroupError::NonEmptyGroup)),
         }
-        let starts: Vec<_> =
-            places.iter().map(|(topic, place)| (Arc::clone(topic), PartitionIndex(place.partition), Offset(place.offset))).collect();
-        if self.reset_subscriptions(group, &starts).iter().any(Result::is_err) { Err(ResetError::Subscription) } else { Ok(()) }
+        let starts: Vec<_> = places
+            .iter()
+            .map(|(topic, place)| (Arc::clone(topic), PartitionIndex(place.partition), Offset(place.offset)))
+            .collect();
+        if self.reset_subscriptions(group, &starts).iter().any(Result::is_err) {
+            Err(ResetError::Subscription)
+        } else {
+            Ok(())
+        }
     }
 }

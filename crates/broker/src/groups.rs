@@ -10,9 +10,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use delivery::{
-    Answer, Assignor, Client, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
-    GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration,
-    ShareGroupSummary, ShareHeartbeat, Sight, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, StreamsTopology, SyncRequest, Topics,
+    Answer, Assignor, Client, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect, GroupCoordinator,
+    GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration,
+    ShareGroupSummary, ShareHeartbeat, Sight, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary,
+    StreamsHeartbeat, StreamsTopology, SyncRequest, Topics,
 };
 use hashbrown::{HashMap, HashSet};
 use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
@@ -95,8 +96,14 @@ impl Groups {
             metadata_bytes_max: int("offset.metadata.max.bytes") as usize,
             offsets_retention: int("offsets.retention.minutes") * 60_000,
             consumer_size_max: int("group.consumer.max.size") as usize,
-            consumer_assignors: settings.text("group.consumer.assignors").0.split(',').filter_map(|name| Assignor::find(name.trim())).collect(),
-            migration: Migration::find(settings.text("group.consumer.migration.policy").0).unwrap_or(Migration::Bidirectional),
+            consumer_assignors: settings
+                .text("group.consumer.assignors")
+                .0
+                .split(',')
+                .filter_map(|name| Assignor::find(name.trim()))
+                .collect(),
+            migration: Migration::find(settings.text("group.consumer.migration.policy").0)
+                .unwrap_or(Migration::Bidirectional),
             consumer_times: times("consumer"),
             share_size_max: int("group.share.max.size") as usize,
             share_times: times("share"),
@@ -108,7 +115,14 @@ impl Groups {
             },
         };
         let coordinator = GroupCoordinator::with_topics(chosen, Arc::clone(&expressions) as Arc<dyn Topics>);
-        let state = State { coordinator, coming: HashMap::new(), waiting: HashMap::new(), blocked: HashMap::new(), next_token: 0, ended: false };
+        let state = State {
+            coordinator,
+            coming: HashMap::new(),
+            waiting: HashMap::new(),
+            blocked: HashMap::new(),
+            next_token: 0,
+            ended: false,
+        };
         Self { state: Mutex::new(state), expressions, inbox, closed: false.into() }
     }
 
@@ -191,7 +205,8 @@ impl Groups {
         let State { coordinator, coming, .. } = &mut *state;
         // What is under way may have been placed already, before what would be appended here.
         let spared: HashSet<&str> = coming.values().flat_map(Coming::groups).collect();
-        let expired = coordinator.expire(broker.now_ms().max(0) as u64, after, GROUPS_AT_ONCE, |group| spared.contains(group));
+        let expired =
+            coordinator.expire(broker.now_ms().max(0) as u64, after, GROUPS_AT_ONCE, |group| spared.contains(group));
         drop(spared);
         let items = expired.keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
         state.append(broker, items, Vec::new(), false);
@@ -339,7 +354,9 @@ impl Groups {
 /// Milliseconds since 1970 by a clock that never goes back.
 pub fn now() -> u64 {
     static START: std::sync::OnceLock<(std::time::Instant, u64)> = std::sync::OnceLock::new();
-    let wall = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let wall = || {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    };
     let (start, epoch) = START.get_or_init(|| (std::time::Instant::now(), wall()));
     epoch + start.elapsed().as_millis() as u64
 }
@@ -383,7 +400,11 @@ impl State {
     }
 
     /// Appends records for a thread, which [waits](durable) for the outcome without the lock.
-    pub fn append_blocking(&mut self, broker: &Broker, items: Vec<AppendItem>) -> (u64, Receiver<Result<(), AppendError>>) {
+    pub fn append_blocking(
+        &mut self,
+        broker: &Broker,
+        items: Vec<AppendItem>,
+    ) -> (u64, Receiver<Result<(), AppendError>>) {
         let (sender, receiver) = channel();
         let token = self.take_token();
         if !self.ended {
@@ -421,7 +442,11 @@ pub enum GroupTold {
 
 impl Broker {
     /// Lets the coordinator decide; what follows goes to the journal in this order.
-    fn with_groups<T>(&self, group: &str, decide: impl FnOnce(&mut GroupCoordinator<ReplyTo>, &mut Vec<Effect<ReplyTo>>) -> T) -> T {
+    fn with_groups<T>(
+        &self,
+        group: &str,
+        decide: impl FnOnce(&mut GroupCoordinator<ReplyTo>, &mut Vec<Effect<ReplyTo>>) -> T,
+    ) -> T {
         let mut effects = Vec::new();
         let (outcome, earlier) = {
             let mut state = self.groups().state.lock();
@@ -447,7 +472,8 @@ impl Broker {
         let mut effects = Vec::new();
         let before = state.coordinator.next_deadline();
         let heard = decide(&mut state.coordinator, &mut effects);
-        let waits = state.coordinator.answers_when_durable(group) && effects.iter().any(|effect| matches!(effect, Effect::Persist(..)));
+        let waits = state.coordinator.answers_when_durable(group)
+            && effects.iter().any(|effect| matches!(effect, Effect::Persist(..)));
         let mut items = Vec::new();
         let mut answers = Vec::new();
         for effect in effects {
@@ -485,7 +511,13 @@ impl Broker {
     ///
     /// # Errors
     /// See [`GroupCoordinator::heartbeat`].
-    pub fn heartbeat(&self, group: &str, member: &str, instance: Option<&str>, generation: i32) -> Result<(), GroupError> {
+    pub fn heartbeat(
+        &self,
+        group: &str,
+        member: &str,
+        instance: Option<&str>,
+        generation: i32,
+    ) -> Result<(), GroupError> {
         self.with_groups(group, |groups, _| groups.heartbeat(group, member, instance, generation, now()))
     }
 
@@ -496,18 +528,30 @@ impl Broker {
     }
 
     /// A member of the new protocol is alive, joins or goes.
-    pub fn consumer_heartbeat(&self, group: &str, request: &ConsumerHeartbeat, sight: Sight<'_>, to: ReplyTo) -> GroupTold {
-        self.told_by_groups(group, to, |groups, effects| Heard::Heartbeat(groups.consumer_heartbeat(group, request, sight, now(), effects)))
+    pub fn consumer_heartbeat(
+        &self,
+        group: &str,
+        request: &ConsumerHeartbeat,
+        sight: Sight<'_>,
+        to: ReplyTo,
+    ) -> GroupTold {
+        self.told_by_groups(group, to, |groups, effects| {
+            Heard::Heartbeat(groups.consumer_heartbeat(group, request, sight, now(), effects))
+        })
     }
 
     /// A member of a share group is alive, joins or goes.
     pub fn share_heartbeat(&self, group: &str, request: &ShareHeartbeat, sight: Sight<'_>, to: ReplyTo) -> GroupTold {
-        self.told_by_groups(group, to, |groups, effects| Heard::Heartbeat(groups.share_heartbeat(group, request, sight, now(), effects)))
+        self.told_by_groups(group, to, |groups, effects| {
+            Heard::Heartbeat(groups.share_heartbeat(group, request, sight, now(), effects))
+        })
     }
 
     /// A member of a streams group is alive, joins or goes.
     pub fn streams_heartbeat(&self, group: &str, request: &StreamsHeartbeat, to: ReplyTo) -> GroupTold {
-        self.told_by_groups(group, to, |groups, effects| Heard::Streams(groups.streams_heartbeat(group, request, now(), effects)))
+        self.told_by_groups(group, to, |groups, effects| {
+            Heard::Streams(groups.streams_heartbeat(group, request, now(), effects))
+        })
     }
 
     /// Members of a share group; `None`: there is no such group.
@@ -542,10 +586,16 @@ impl Broker {
         let mut outcomes = Vec::with_capacity(groups.len());
         for piece in groups.chunks(TOGETHER_MAX) {
             let begun: Vec<_> = piece.iter().map(|group| self.begin_group_deletion(group)).collect();
-            let deleted: Vec<Result<(), Option<GroupError>>> = begun.into_iter().map(|begun| durable(&begun?).map_err(|_| None)).collect();
-            let gone: Vec<&str> = piece.iter().zip(&deleted).filter(|(_, deleted)| deleted.is_ok()).map(|(group, _)| *group).collect();
+            let deleted: Vec<Result<(), Option<GroupError>>> =
+                begun.into_iter().map(|begun| durable(&begun?).map_err(|_| None)).collect();
+            let gone: Vec<&str> =
+                piece.iter().zip(&deleted).filter(|(_, deleted)| deleted.is_ok()).map(|(group, _)| *group).collect();
             let mut dropped = self.drop_subscriptions_of_groups(&gone).into_iter();
-            outcomes.extend(deleted.into_iter().map(|deleted| deleted.and_then(|()| dropped.next().unwrap_or(Ok(())).map_err(|_| None))));
+            outcomes.extend(
+                deleted
+                    .into_iter()
+                    .map(|deleted| deleted.and_then(|()| dropped.next().unwrap_or(Ok(())).map_err(|_| None))),
+            );
         }
         outcomes
     }

@@ -33,7 +33,11 @@ pub(crate) struct InternalTopics {
 impl Broker {
     /// Has topics created that are missing, unless that is under way or has failed less than `patience` ms ago. Returns what has
     /// failed, by topic.
-    pub fn create_internal_topics(&self, missing: &BTreeMap<String, ConfiguredTopic>, patience: u64) -> BTreeMap<String, String> {
+    pub fn create_internal_topics(
+        &self,
+        missing: &BTreeMap<String, ConfiguredTopic>,
+        patience: u64,
+    ) -> BTreeMap<String, String> {
         let mut failed = BTreeMap::new();
         let mut wanted = Vec::new();
         let mut of = self.internal_topics.of.lock();

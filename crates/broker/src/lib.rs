@@ -13,6 +13,7 @@ mod catalog;
 mod change_batch;
 mod clients;
 mod connections;
+mod dead_letters;
 mod dynamic;
 mod expressions;
 mod filters;
@@ -31,7 +32,6 @@ mod mailbox;
 mod overrides;
 mod queues;
 mod quotas;
-mod dead_letters;
 mod read;
 mod read_ahead;
 mod security;
@@ -60,12 +60,12 @@ use parking_lot::{Condvar, Mutex, ReentrantMutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
+pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, TOPIC_NAME_BYTES_MAX, check_topic_name};
+pub use browse::{NewRecord, Page, PublishError, Published};
 pub use change_batch::{ChangeBatch, VhostError};
-pub use browse::{NewRecord, Page, Published, PublishError};
-pub use dynamic::{DYNAMIC, SettingScope, SettingsChange};
 pub use clients::{ClientConnection, ClientSaid, Clients};
 pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count, node_name};
-pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, TOPIC_NAME_BYTES_MAX, check_topic_name};
+pub use dynamic::{DYNAMIC, SettingScope, SettingsChange};
 pub use expressions::{EXPRESSION_BYTES_MAX, EXPRESSION_TEXT_MAX, Expression, Matching};
 pub use filter::Filter;
 pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedFilter, UnpackRoom};
@@ -76,7 +76,8 @@ pub use group_reset::{GoOn, ResetError};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
 pub use jobs::{AfterWrite, JobOwner, NOBODY, Pending, Stage, Staged, Turns, Work};
 pub use journal::{
-    AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, SegmentLook, TailRead,
+    AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError,
+    ReplyTo, Retention, SegmentLook, TailRead,
 };
 /// The journal's vocabulary for appends, as gateways use it.
 pub mod append {
@@ -86,29 +87,39 @@ pub use limits::{LimitKind, LimitReached, Limits, OwnLimit};
 pub use log_names::log_names;
 pub use mailbox::{Event, Mailbox, Reply, SocketPoll, SocketsPolled};
 pub use queues::{
-    Admission, BindingWish, Caller, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
-    Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Address, Letter, made_up_name, Matched, MessageTraits, Outcome,
-    ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
-    QueueError, QueueFull, QueueTally, Settlement, Sharing, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostDeleted, VhostMetadata, Vhosts,
-    VhostSeat,
+    Address, Admission, BindingWish, Caller, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError,
+    ConsumerLook, Consuming, Counts, DEFAULT_VHOST, DELAY_HEADER, Delay, Delays, Deliveries, Delivery, ExchangeError,
+    Gone, GoneReason, Got, InvalidArgument, Letter, Matched, MessageTraits, Outcome, ParameterError, Parameters,
+    Policies, Policy, PolicyScope, PolicyWish, QUEUE_GROUP, Queue, QueueArguments, QueueDeclaration, QueueError,
+    QueueFull, QueueTally, Settlement, Sharing, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostDeleted,
+    VhostMetadata, VhostSeat, Vhosts, kind_name, made_up_name,
 };
-pub use queues::{Gathered, Gathering, OnTheWay, OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
+pub use queues::{
+    Gathered, Gathering, OnTheWay, OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms,
+};
 pub use quotas::{
-    Account, AlterQuotaError, ANONYMOUS_NAME, ClientQuotas, InvalidQuota, Lag, Laggard, Laggards, Limit, QuotaChange, QuotaEntity,
-    QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaSubject, QuotaUse, QuotaValues, Quotas, Throttle, Throttled,
+    ANONYMOUS_NAME, Account, AlterQuotaError, ClientQuotas, InvalidQuota, Lag, Laggard, Laggards, Limit, QuotaChange,
+    QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaSubject, QuotaUse, QuotaValues, Quotas, Throttle,
+    Throttled,
 };
 pub use read_ahead::{Ahead, AheadWant, HoldAhead};
-pub use share_rules::ShareRules;
 pub use security::{
-    ACLS_MAX, ANONYMOUS, Acl, AclAnswers, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
-    AuditLine, CLUSTER, Denial, EVERYBODY, Principal, QueueRights, Resource, Rule, Subject, Via, WILDCARD, Credentials, Crowd, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
-    InvalidScram, NoChannel, Permission, Permissions, Refused, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential,
-    ScramCredentials, ScramError, ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError, Setter,
-    TOKEN_KEYS_MAX, InvalidKeys, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens, TopicPermission, TopicPermissions, User, UserLimits, UserWish, VhostWish,
-    place_of,
+    ACLS_MAX, ANONYMOUS, Acl, AclAnswers, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter,
+    AclPermission, AclResource, AuditLine, CLUSTER, Credentials, Crowd, Denial, Dismissed, EVERYBODY, Full, GUEST,
+    HashAlgorithm, InvalidHash, InvalidKeys, InvalidPattern, InvalidScram, LoginOutcome, NoChannel, PasswordHash,
+    PasswordWish, Pattern, Permission, Permissions, Principal, QueueRights, Refused, Resource, Rule,
+    SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential, ScramCredentials, ScramError,
+    ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError, Setter, Subject,
+    TOKEN_KEYS_MAX, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens, TopicPermission, TopicPermissions, User,
+    UserLimits, UserWish, VhostWish, Via, WILDCARD, place_of,
 };
-pub use settings::{BROKER, Class, Kind, RETENTION, Setting, SettingError, Settings, TOPIC, distance, find, nearest, retention_in_ms};
-pub use subscriptions::{Acknowledged, Acknowledgement, NotReset, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
+pub use settings::{
+    BROKER, Class, Kind, RETENTION, Setting, SettingError, Settings, TOPIC, distance, find, nearest, retention_in_ms,
+};
+pub use share_rules::ShareRules;
+pub use subscriptions::{
+    Acknowledged, Acknowledgement, NotReset, NotWritten, ShareEvent, SharedSubscription, Subscriptions,
+};
 pub use topic::{Source, Topic, TopicConfig, TopicQuotas, broker_name, effective};
 pub use transactions::{Told, Transactions};
 pub use unpacking::{Unpack, UnpackCounts, Unpacking};
@@ -116,9 +127,9 @@ pub use waits::{About, Cause, Causes, MemoryShare, ThreadTime, WaitBook, Waits};
 pub use watches::Watches;
 pub use why::{Why, WhyConnection, WhyReason, WhySubject};
 
+use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
 use group_config::{GROUP_CONFIG_KEY, GroupConfigs};
 use internal_topics::InternalTopics;
-use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
 use jobs::{Job, JobQueue, Task};
 use log_ends::{DROPS_KEY, ENDS_KEY};
 use mailbox::Mailboxes;
@@ -298,7 +309,8 @@ impl Broker {
     fn assemble(config: BrokerConfig, journals: Vec<Arc<Journal>>) -> (Self, Vec<(Bytes, Bytes)>, Vec<bool>) {
         let own = Arc::new(OwnSink::default());
         let lane = Arc::new(lane::Lane::default());
-        let transactions = Transactions::new(&config.settings, journals[0].item_bytes_max(), Arc::clone(lane.transactions()));
+        let transactions =
+            Transactions::new(&config.settings, journals[0].item_bytes_max(), Arc::clone(lane.transactions()));
         let mailboxes = Mailboxes::default();
         let subscriptions = Subscriptions::new(mailboxes.clone(), &journals);
         let (mut state, mut settled, mut vouched) = (Vec::new(), Vec::new(), Vec::new());
@@ -309,7 +321,11 @@ impl Broker {
             state.extend(own);
         }
         let catalog = Arc::new(Catalog::default());
-        let groups = Groups::new(&config.settings, expressions::Expressions::new(Arc::clone(&catalog)), Arc::clone(lane.groups()));
+        let groups = Groups::new(
+            &config.settings,
+            expressions::Expressions::new(Arc::clone(&catalog)),
+            Arc::clone(lane.groups()),
+        );
         subscriptions.looked_after_by(Arc::clone(lane.groups()));
         let group_configs = GroupConfigs::new(&config.settings);
         let security = Security::new(&config.settings);
@@ -362,7 +378,8 @@ impl Broker {
     fn restore(&self, state: Vec<(Bytes, Bytes)>, settled: &[bool]) -> Result<queues::FoundQueues, BrokerOpenError> {
         let number = |value: &[u8]| value.try_into().map(u64::from_be_bytes).unwrap_or(0);
         let (mut topics, mut ends) = (Vec::new(), log_ends::Found::default());
-        let (mut live, mut shared, mut queues) = (hashbrown::HashSet::new(), subscriptions::Found::default(), queues::FoundQueues::default());
+        let (mut live, mut shared, mut queues) =
+            (hashbrown::HashSet::new(), subscriptions::Found::default(), queues::FoundQueues::default());
         for (key, value) in state {
             match key.first() {
                 Some(&TOPIC_KEY) => {
@@ -664,10 +681,18 @@ impl Broker {
 
     /// The same as [`Broker::commit`] for what takes the place of other data.
     fn commit_from_reserve(&self, journal: usize, items: Vec<AppendItem>) -> Result<(), AppendError> {
-        self.commit_by(journal, items, Journal::append_from_reserve).into_iter().find_map(Result::err).map_or(Ok(()), Err)
+        self.commit_by(journal, items, Journal::append_from_reserve)
+            .into_iter()
+            .find_map(Result::err)
+            .map_or(Ok(()), Err)
     }
 
-    fn commit_by(&self, journal: usize, items: Vec<AppendItem>, take: fn(&Journal, Append) -> Result<(), Append>) -> AppendResults {
+    fn commit_by(
+        &self,
+        journal: usize,
+        items: Vec<AppendItem>,
+        take: fn(&Journal, Append) -> Result<(), Append>,
+    ) -> AppendResults {
         let token = self.own.next_token.fetch_add(1, Ordering::Relaxed);
         let to = ReplyTo { shard: OWN_SHARD, connection: ConnectionId(token), token };
         let mut append = Append { to, items, acknowledge: true };
@@ -712,7 +737,11 @@ impl Broker {
     }
 
     /// The same of those that are wanted, by name; nothing is made of others.
-    pub fn describe_topic_settings(&self, overrides: &BTreeMap<String, String>, wanted: impl Fn(&str) -> bool) -> Vec<(&'static Setting, String, Source)> {
+    pub fn describe_topic_settings(
+        &self,
+        overrides: &BTreeMap<String, String>,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Vec<(&'static Setting, String, Source)> {
         let settings = self.live_settings();
         TOPIC
             .iter()

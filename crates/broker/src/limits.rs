@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::settings::Settings;
 use crate::Broker;
+use crate::settings::Settings;
 
 /// Of the memory budget for each partition: it takes about half of that, without what is known of its producers and readers.
 const PARTITION_BYTES: usize = 1024;
@@ -110,7 +110,9 @@ impl LimitKind {
     /// What there may be so many of, in words.
     fn things(self) -> &'static str {
         match self {
-            Self::Connections | Self::ConnectionsOfAddress | Self::Strangers | Self::StrangersOfAddress => "connections",
+            Self::Connections | Self::ConnectionsOfAddress | Self::Strangers | Self::StrangersOfAddress => {
+                "connections"
+            }
             Self::VhostConnections | Self::UserConnections => "connections",
             Self::Channels | Self::ChannelsOfConnection | Self::UserChannels => "channels",
             Self::ConsumersOfChannel => "consumers",
@@ -166,7 +168,13 @@ pub struct Limits {
 impl Limits {
     pub(crate) fn new(settings: &Settings) -> Self {
         let all = || AtomicU64::new(u64::MAX);
-        let limits = Self { refused: Default::default(), message_bytes: AtomicU64::default(), partitions_in_memory: all(), queues_in_memory: all(), channels_in_memory: all() };
+        let limits = Self {
+            refused: Default::default(),
+            message_bytes: AtomicU64::default(),
+            partitions_in_memory: all(),
+            queues_in_memory: all(),
+            channels_in_memory: all(),
+        };
         limits.follow(settings);
         limits
     }
@@ -271,10 +279,16 @@ impl Broker {
                 found.push(OwnLimit { of: vhost.name().to_owned(), kind, limit, used });
             }
         }
-        for user in self.security.users().into_iter().filter(|user| user.limits() != Default::default()).take(TOLD_MAX) {
+        for user in self.security.users().into_iter().filter(|user| user.limits() != Default::default()).take(TOLD_MAX)
+        {
             let (limits, (connections, channels)) = (user.limits(), self.security.seats().used_by(user.name()));
             let mut tell = |kind, limit: Option<u32>, used: u32| {
-                found.extend(limit.map(|limit| OwnLimit { of: user.name().to_owned(), kind, limit: limit.into(), used: used.into() }));
+                found.extend(limit.map(|limit| OwnLimit {
+                    of: user.name().to_owned(),
+                    kind,
+                    limit: limit.into(),
+                    used: used.into(),
+                }));
             };
             tell(LimitKind::UserConnections, limits.max_connections, connections);
             tell(LimitKind::UserChannels, limits.max_channels, channels);

@@ -112,7 +112,9 @@ impl Found {
     /// Takes a state record; false: it is not readable.
     pub fn take(&mut self, key: &Bytes, mut value: &[u8]) -> bool {
         let mut name = &key[1..];
-        let (Ok(first), Ok(VERSION), Ok(count)) = (name.try_get_u64(), value.try_get_u8(), value.try_get_u32()) else { return false };
+        let (Ok(first), Ok(VERSION), Ok(count)) = (name.try_get_u64(), value.try_get_u8(), value.try_get_u32()) else {
+            return false;
+        };
         self.logs.extend((first..first + u64::from(count)).map(LogId));
         self.keys.push(key.clone());
         true
@@ -167,12 +169,19 @@ impl Broker {
     ///
     /// # Errors
     /// When something is missing.
-    pub(crate) fn restore_ends(&self, found: Found, live: &HashSet<LogId>, settled: &[bool]) -> Result<(), BrokerOpenError> {
+    pub(crate) fn restore_ends(
+        &self,
+        found: Found,
+        live: &HashSet<LogId>,
+        settled: &[bool],
+    ) -> Result<(), BrokerOpenError> {
         let mut endings = vec![Ending { keys: found.keys, ..Ending::default() }];
         for (number, journal) in self.journals.iter().enumerate() {
-            let ends = |id: LogId| !live.contains(&id) && (!settled[number] || is_passing(id) || found.logs.contains(&id));
+            let ends =
+                |id: LogId| !live.contains(&id) && (!settled[number] || is_passing(id) || found.logs.contains(&id));
             journal.check_segments(&|id| !ends(id)).map_err(|error| BrokerOpenError::Journal { number, error })?;
-            let mut logs: Vec<Arc<Log>> = journal.log_ids().into_iter().filter(|id| ends(*id)).filter_map(|id| journal.log(id)).collect();
+            let mut logs: Vec<Arc<Log>> =
+                journal.log_ids().into_iter().filter(|id| ends(*id)).filter_map(|id| journal.log(id)).collect();
             logs.sort_unstable_by_key(|log| log.id());
             match settled[number] {
                 true => endings[0].logs.append(&mut logs),
@@ -202,7 +211,11 @@ impl Broker {
             broker.write_ends();
             Box::new(()) as Box<dyn std::any::Any + Send>
         };
-        waiting.scheduled = self.controller.push(Job { to: NOBODY, of: crate::jobs::JobOwner::BROKER, task: Task::Work(Box::new(work)) });
+        waiting.scheduled = self.controller.push(Job {
+            to: NOBODY,
+            of: crate::jobs::JobOwner::BROKER,
+            task: Task::Work(Box::new(work)),
+        });
     }
 
     /// Ends what is to end. What a journal does not take is tried with the next.

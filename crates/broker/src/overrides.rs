@@ -48,7 +48,9 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded_and_nothing_shorter() {
-        let overrides: Overrides = [("retention.ms", "100"), ("cleanup.policy", ""), ("ключ", "значение")].map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+        let overrides: Overrides = [("retention.ms", "100"), ("cleanup.policy", ""), ("ключ", "значение")]
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .into();
         let mut out = BytesMut::new();
         encode(&overrides, &mut out);
         out.extend_from_slice(b"rest");
@@ -62,7 +64,8 @@ mod tests {
 
     #[test]
     fn a_text_that_is_too_long_leaves_what_follows_readable() {
-        let overrides: Overrides = [("a", "é".repeat(40_000)), ("b", "2".to_owned())].map(|(a, b)| (a.to_owned(), b)).into();
+        let overrides: Overrides =
+            [("a", "é".repeat(40_000)), ("b", "2".to_owned())].map(|(a, b)| (a.to_owned(), b)).into();
         let mut out = BytesMut::new();
         encode(&overrides, &mut out);
         let read = decode(&mut &out[..]).expect("readable");

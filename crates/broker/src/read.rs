@@ -23,14 +23,21 @@ impl Broker {
     ///
     /// # Errors
     /// What the disk says.
-    pub(crate) fn read_slices(&self, log: &Arc<Log>, range: Range<Offset>, max_bytes: usize) -> Result<Option<Slices>, ReadError> {
+    pub(crate) fn read_slices(
+        &self,
+        log: &Arc<Log>,
+        range: Range<Offset>,
+        max_bytes: usize,
+    ) -> Result<Option<Slices>, ReadError> {
         let journal = self.journal_of(log.id());
         match journal.read_tail(log, range.clone(), max_bytes, true) {
             TailRead::Data { slices, next, .. } => Ok(Some(Slices { slices, next })),
             TailRead::Cold => {
                 let want = ColdWant { log: Arc::clone(log), from: range.start, until: range.end, max_bytes };
                 match journal.read_cold(&[want], max_bytes).pop() {
-                    Some(Ok(data)) if data.next > range.start => Ok(Some(Slices { slices: data.slices, next: data.next })),
+                    Some(Ok(data)) if data.next > range.start => {
+                        Ok(Some(Slices { slices: data.slices, next: data.next }))
+                    }
                     Some(Ok(_) | Err(ReadError::Gone)) | None => Ok(None),
                     Some(Err(error)) => Err(error),
                 }

@@ -61,6 +61,7 @@ use Class::{DefaultOnly, Enforced, Inert};
 use Kind::{Bool, Int, ListOf, OneOf, Ratio, Replicas, Text};
 
 /// Settings of the broker.
+#[rustfmt::skip]
 pub const BROKER: &[Setting] = &[
     row("num.partitions", Int(1, 100_000), "1", Enforced, "Partitions of a topic that is created without a number."),
     row("auto.create.topics.enable", Bool, "true", Enforced, "Create a topic that a client asks for by name."),
@@ -211,6 +212,7 @@ pub const BROKER: &[Setting] = &[
 ];
 
 /// Settings of a topic.
+#[rustfmt::skip]
 pub const TOPIC: &[Setting] = &[
     row("cleanup.policy", ListOf(&["delete", "compact"]), "delete", Enforced, "delete lets old records go; compact keeps the newest of each key, and refuses records without one."),
     row("retention.ms", Int(-1, MAX), "604800000", Enforced, "Keep records this long; -1 for ever."),
@@ -315,7 +317,8 @@ impl Setting {
 
 fn is_replicas(value: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let replica = |text: &str| text.trim().split_once(':').is_some_and(|(partition, node)| number(partition) && number(node));
+    let replica =
+        |text: &str| text.trim().split_once(':').is_some_and(|(partition, node)| number(partition) && number(node));
     value.is_empty() || value == "*" || value.split(',').all(replica)
 }
 
@@ -343,7 +346,8 @@ const MISTYPED_MAX: usize = 128;
 pub fn find(table: &'static [Setting], name: &str) -> Result<&'static Setting, SettingError> {
     table.iter().find(|row| row.name == name).ok_or_else(|| {
         let nearest = nearest(table.iter().map(|row| row.name), name);
-        let expected = if nearest.is_empty() { "there is no such setting".to_owned() } else { format!("did you mean {nearest}?") };
+        let expected =
+            if nearest.is_empty() { "there is no such setting".to_owned() } else { format!("did you mean {nearest}?") };
         SettingError { name: name.to_owned(), value: None, expected }
     })
 }
@@ -396,8 +400,13 @@ pub fn retention_in_ms(name: &str, value: &str) -> Result<Option<String>, Settin
         "log.retention.hours" => 3_600_000,
         _ => return Ok(None),
     };
-    let number = value.parse::<i64>().ok().and_then(|count| if count < 0 { Some(-1) } else { count.checked_mul(scale) });
-    let refused = || SettingError { name: name.to_owned(), value: Some(value.to_owned()), expected: "it is a whole number".to_owned() };
+    let number =
+        value.parse::<i64>().ok().and_then(|count| if count < 0 { Some(-1) } else { count.checked_mul(scale) });
+    let refused = || SettingError {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+        expected: "it is a whole number".to_owned(),
+    };
     number.ok_or_else(refused).map(|number| Some(number.to_string()))
 }
 
@@ -413,7 +422,10 @@ impl Settings {
         if let Some(rest) = name.strip_prefix(LISTENER_PREFIX) {
             let own = OF_LISTENERS.iter().find_map(|own| Some((rest.strip_suffix(own)?.strip_suffix('.')?, *own)));
             let Some((listener, own)) = own.filter(|(listener, _)| !listener.is_empty()) else {
-                let expected = format!("of one listener there are {LISTENER_PREFIX}NAME.{}", OF_LISTENERS.join(&format!(" and {LISTENER_PREFIX}NAME.")));
+                let expected = format!(
+                    "of one listener there are {LISTENER_PREFIX}NAME.{}",
+                    OF_LISTENERS.join(&format!(" and {LISTENER_PREFIX}NAME."))
+                );
                 return Err(SettingError { name: name.to_owned(), value: None, expected });
             };
             find(BROKER, own)?.check(value).map_err(|error| SettingError { name: name.to_owned(), ..error })?;
@@ -451,21 +463,32 @@ impl Settings {
     /// # Errors
     /// The first one that does not.
     pub fn check(&self) -> Result<(), SettingError> {
-        let refuse = |name: &str, expected: String| Err(SettingError { name: name.to_owned(), value: Some(self.text(name).0.to_owned()), expected });
-        for low in BROKER.iter().map(|row| row.name).filter(|name| name.starts_with("group.") && name.contains(".min.")) {
+        let refuse = |name: &str, expected: String| {
+            Err(SettingError { name: name.to_owned(), value: Some(self.text(name).0.to_owned()), expected })
+        };
+        for low in BROKER.iter().map(|row| row.name).filter(|name| name.starts_with("group.") && name.contains(".min."))
+        {
             let high = low.replacen(".min.", ".max.", 1);
             let name = low.replacen(".min.", ".", 1);
-            let Some((name, high)) = BROKER.iter().find(|row| row.name == name).zip(BROKER.iter().find(|row| row.name == high)) else { continue };
+            let Some((name, high)) =
+                BROKER.iter().find(|row| row.name == name).zip(BROKER.iter().find(|row| row.name == high))
+            else {
+                continue;
+            };
             let (name, high) = (name.name, high.name);
             if self.int(low) > self.int(high) {
                 return refuse(low, format!("it is no more than {high}, which is {}", self.int(high)));
             }
             if !(self.int(low)..=self.int(high)).contains(&self.int(name)) {
-                return refuse(name, format!("it is from {low} to {high}, which are {} and {}", self.int(low), self.int(high)));
+                return refuse(
+                    name,
+                    format!("it is from {low} to {high}, which are {} and {}", self.int(low), self.int(high)),
+                );
             }
         }
         for kind in ["consumer", "share"] {
-            let (heartbeat, session) = (format!("group.{kind}.heartbeat.interval.ms"), format!("group.{kind}.session.timeout.ms"));
+            let (heartbeat, session) =
+                (format!("group.{kind}.heartbeat.interval.ms"), format!("group.{kind}.session.timeout.ms"));
             if self.int(&heartbeat) >= self.int(&session) {
                 return refuse(&heartbeat, format!("it is less than {session}, which is {}", self.int(&session)));
             }
@@ -476,7 +499,9 @@ impl Settings {
         }
         let mut super_users = self.text("super.users").0.split(';').map(str::trim).filter(|one| !one.is_empty());
         // Names of certificates have commas: one before another `User:` was meant to be a semicolon.
-        if super_users.any(|one| one.strip_prefix("User:").is_none_or(|name| name.is_empty() || name.contains(",User:"))) {
+        if super_users
+            .any(|one| one.strip_prefix("User:").is_none_or(|name| name.is_empty() || name.contains(",User:")))
+        {
             return refuse("super.users", "it names users as User:NAME, with semicolons between them".to_owned());
         }
         Ok(())
@@ -526,7 +551,10 @@ mod tests {
     #[test]
     fn there_are_no_more_network_threads_than_have_numbers() {
         let threads = find(BROKER, "mainstem.shards").expect("a setting");
-        assert!(threads.check(&crate::SHARDS_MAX.to_string()).is_ok() && threads.check(&(crate::SHARDS_MAX + 1).to_string()).is_err());
+        assert!(
+            threads.check(&crate::SHARDS_MAX.to_string()).is_ok()
+                && threads.check(&(crate::SHARDS_MAX + 1).to_string()).is_err()
+        );
     }
 
     #[test]
@@ -540,12 +568,20 @@ mod tests {
     #[test]
     fn no_value_is_longer_than_records_of_settings_can_say() {
         let long = |text: &str| format!("{text}{}", " ".repeat(VALUE_BYTES_MAX + 1 - text.len()));
-        let kinds = [("retention.ms", "1"), ("min.cleanable.dirty.ratio", "0.5"), ("cleanup.policy", "delete"), ("leader.replication.throttled.replicas", "")];
+        let kinds = [
+            ("retention.ms", "1"),
+            ("min.cleanable.dirty.ratio", "0.5"),
+            ("cleanup.policy", "delete"),
+            ("leader.replication.throttled.replicas", ""),
+        ];
         for (name, value) in kinds {
             let row = find(TOPIC, name).expect("a setting");
             assert_eq!(row.check(value), Ok(()));
             let refused = row.check(&long(value)).expect_err("it is too long");
-            assert!(refused.value.is_some_and(|shown| shown.len() < 100) && refused.expected.contains("32767"), "{name}");
+            assert!(
+                refused.value.is_some_and(|shown| shown.len() < 100) && refused.expected.contains("32767"),
+                "{name}"
+            );
         }
     }
 }

@@ -29,7 +29,10 @@ impl Broker {
     /// Bytes of so many messages of a queue, about, with what is stored beside them.
     pub fn bytes_of_messages(&self, queue: &Arc<Queue>, messages: u64) -> u64 {
         let each = (SAMPLE / queue.parts().count()).max(1);
-        let all = queue.parts().map(|part| self.sample(part.log(), each)).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let all = queue
+            .parts()
+            .map(|part| self.sample(part.log(), each))
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         share(all, messages)
     }
 }

@@ -7,38 +7,42 @@
 //! whoever looks at a subscription next, and twice a second by the thread `groups`, which looks at those that have any and is woken by the first.
 
 mod done;
+mod dropped;
 mod held;
 mod listed;
 mod looked_after;
 mod released;
 mod writes;
 
-use std::sync::{Arc, OnceLock, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
-use delivery::{Acquired, Changes, ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
+use delivery::{
+    Acquired, Changes, ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord,
+    subscription_record,
+};
 use hashbrown::HashMap;
 use journal::{AppendItem, EventSink, Log, ReplyTo};
 use parking_lot::{Mutex, RwLock};
 use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 
-pub(crate) use done::Wake;
 use done::DoneCopy;
+pub(crate) use done::Wake;
 pub use held::Held;
 use held::Kept;
 use listed::Listed;
 use looked_after::LookedAfter;
 use writes::Write;
-pub use writes::{Acknowledged, Acknowledgement, NotWritten};
 pub(crate) use writes::Writes;
+pub use writes::{Acknowledged, Acknowledgement, NotWritten};
 
 use crate::groups::now;
 use crate::jobs::TOGETHER_MAX;
 use crate::lane::Inbox;
 use crate::mailbox::{Event, Mailboxes};
-use crate::read_ahead::Kept as KeptAhead;
 use crate::queues::MembersTally;
+use crate::read_ahead::Kept as KeptAhead;
 use crate::{Broker, ShareRules, ShareStart, Topic};
 
 /// The shard number under which subscriptions append.
@@ -324,7 +328,13 @@ impl Subscriptions {
         }
     }
 
-    fn enter(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
+    fn enter(
+        &self,
+        name: SubscriptionName,
+        log: Arc<Log>,
+        state: Subscription,
+        volatile: bool,
+    ) -> Arc<SharedSubscription> {
         let mut by_log = self.by_log.write();
         if let Some(there) = by_log.get((name.topic, name.partition, &name.group)) {
             return Arc::clone(there);
@@ -335,13 +345,24 @@ impl Subscriptions {
     }
 
     /// One to a partition that nobody finds, of which nothing is written, and to which nothing comes: a stream's.
-    pub(crate) fn unlisted(&self, group: &str, topic: &Topic, partition: PartitionIndex) -> Option<Arc<SharedSubscription>> {
+    pub(crate) fn unlisted(
+        &self,
+        group: &str,
+        topic: &Topic,
+        partition: PartitionIndex,
+    ) -> Option<Arc<SharedSubscription>> {
         let log = topic.log(partition)?;
         let name = self.name(group, topic.id, partition);
         Some(self.make(name, log, Subscription::new(0), true))
     }
 
-    fn make(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
+    fn make(
+        &self,
+        name: SubscriptionName,
+        log: Arc<Log>,
+        state: Subscription,
+        volatile: bool,
+    ) -> Arc<SharedSubscription> {
         Arc::new_cyclic(|me| SharedSubscription {
             lane: ConnectionId(self.next_lane.fetch_add(1, Ordering::Relaxed)),
             me: Weak::clone(me),
@@ -415,7 +436,9 @@ impl Broker {
         let mut orphans: Vec<AppendItem> = Vec::new();
         for (mut name, FoundOne { start, given, runs, levels, lists, keys }) in found.by_name {
             name.group = self.subscriptions().shared_name(&name.group);
-            let log = self.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))).and_then(|topic| topic.log(PartitionIndex(name.partition)));
+            let log = self
+                .topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic)))
+                .and_then(|topic| topic.log(PartitionIndex(name.partition)));
             match (log, start) {
                 (Some(log), Some(start)) => {
                     let mut state = Subscription::restore_with(start, runs, lists);
@@ -439,7 +462,13 @@ impl Broker {
 
     /// The subscription of a queue to its log, made at the log's start if it is not there. Not `durable`: it goes with a restart. There is
     /// no record of it before something has happened: the queue's own says that it is there. `None`: no such partition.
-    pub(crate) fn queue_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, durable: bool) -> Option<Arc<SharedSubscription>> {
+    pub(crate) fn queue_subscription(
+        &self,
+        group: &str,
+        topic: &Topic,
+        partition: PartitionIndex,
+        durable: bool,
+    ) -> Option<Arc<SharedSubscription>> {
         let log = topic.log(partition)?;
         let name = self.subscriptions().name(group, topic.id, partition);
         let start = log.start().0;
@@ -468,14 +497,26 @@ impl Broker {
     }
 
     /// The same for the broker's own use, which is bounded elsewhere.
-    pub(crate) fn own_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, start: impl FnOnce(&Log) -> Offset) -> Option<Arc<SharedSubscription>> {
+    pub(crate) fn own_subscription(
+        &self,
+        group: &str,
+        topic: &Topic,
+        partition: PartitionIndex,
+        start: impl FnOnce(&Log) -> Offset,
+    ) -> Option<Arc<SharedSubscription>> {
         let found = self.subscriptions().get(group, topic.id, partition.0);
         let own = found.or_else(|| self.make_subscription(group, topic, partition, start))?;
         self.subscriptions().uncount(&own);
         Some(own)
     }
 
-    fn make_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, start: impl FnOnce(&Log) -> Offset) -> Option<Arc<SharedSubscription>> {
+    fn make_subscription(
+        &self,
+        group: &str,
+        topic: &Topic,
+        partition: PartitionIndex,
+        start: impl FnOnce(&Log) -> Offset,
+    ) -> Option<Arc<SharedSubscription>> {
         let log = topic.log(partition)?;
         let name = self.subscriptions().name(group, topic.id, partition);
         let first = start(&log).0;
@@ -486,13 +527,19 @@ impl Broker {
 
     /// As [`Broker::subscription`], at the offset that the group's configuration says. `None` as well: a thread that may read from disk is looking for
     /// the offset.
-    pub fn open_subscription(&self, group: &str, topic: &Arc<Topic>, partition: PartitionIndex, rules: &ShareRules) -> Option<Arc<SharedSubscription>> {
+    pub fn open_subscription(
+        &self,
+        group: &str,
+        topic: &Arc<Topic>,
+        partition: PartitionIndex,
+        rules: &ShareRules,
+    ) -> Option<Arc<SharedSubscription>> {
         let committed_only = rules.committed_only();
         match rules.start() {
             ShareStart::Earliest => self.subscription(group, topic, partition, Log::start),
-            ShareStart::Latest => {
-                self.subscription(group, topic, partition, |log| if committed_only { log.last_stable() } else { log.high_watermark() })
-            }
+            ShareStart::Latest => self.subscription(group, topic, partition, |log| {
+                if committed_only { log.last_stable() } else { log.high_watermark() }
+            }),
             ShareStart::Duration(ms) => {
                 let found = self.subscriptions().get(group, topic.id, partition.0);
                 if found.is_none() {
@@ -508,8 +555,12 @@ impl Broker {
         let work = Box::new(move |broker: &Arc<Self>| {
             if let Some(log) = topic.log(partition) {
                 match broker.journal_of(log.id()).find_by_time(&log, at) {
-                    Ok(found) => drop(broker.subscription(&group, &topic, partition, |log| found.map_or(log.high_watermark(), |(offset, _)| offset))),
-                    Err(error) => tracing::warn!(%error, group, topic = topic.name, "no offset for the start of a share group"),
+                    Ok(found) => drop(broker.subscription(&group, &topic, partition, |log| {
+                        found.map_or(log.high_watermark(), |(offset, _)| offset)
+                    })),
+                    Err(error) => {
+                        tracing::warn!(%error, group, topic = topic.name, "no offset for the start of a share group")
+                    }
                 }
             }
             Box::new(()) as Box<dyn std::any::Any + Send>
@@ -520,7 +571,12 @@ impl Broker {
     }
 
     /// Writes what changed, in the class of the log; `asker` waits for it.
-    pub fn write_subscription(&self, shared: &SharedSubscription, state: &mut Subscription, asker: Option<&Arc<Acknowledgement>>) {
+    pub fn write_subscription(
+        &self,
+        shared: &SharedSubscription,
+        state: &mut Subscription,
+        asker: Option<&Arc<Acknowledgement>>,
+    ) {
         let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
         self.write_changes(shared, state, asker, item);
     }
@@ -544,7 +600,8 @@ impl Broker {
         let asker = asker.filter(|_| !items.is_empty());
         let done = self.done_to_write(shared, state, wake);
         // A trim is flushed, wherever it is to.
-        let flushed = || done.is_some().then(|| AppendItem::Trim { log: Arc::clone(&shared.log), to: shared.log.start() });
+        let flushed =
+            || done.is_some().then(|| AppendItem::Trim { log: Arc::clone(&shared.log), to: shared.log.start() });
         items.extend(shared.trim(state).or_else(flushed));
         self.append_changes(shared, items, asker, done);
     }
@@ -581,13 +638,23 @@ impl Broker {
     }
 
     /// Appends what is no change of the subscription, behind what was written of it before, in the same journal. `asker` waits for it.
-    pub(crate) fn append_beside(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
+    pub(crate) fn append_beside(
+        &self,
+        shared: &SharedSubscription,
+        items: Vec<AppendItem>,
+        asker: &Arc<Acknowledgement>,
+    ) {
         let write = Write::alone(Some(asker));
         self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
     }
 
     /// What changed as items.
-    fn changed_items(&self, shared: &SharedSubscription, state: &mut Subscription, item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem) -> Vec<AppendItem> {
+    fn changed_items(
+        &self,
+        shared: &SharedSubscription,
+        state: &mut Subscription,
+        item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem,
+    ) -> Vec<AppendItem> {
         if shared.is_dropped() {
             return Vec::new();
         }
@@ -598,7 +665,13 @@ impl Broker {
         if shared.volatile { Vec::new() } else { shared.name.records(&changes).into_iter().map(item).collect() }
     }
 
-    fn append_changes(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: Option<&Arc<Acknowledgement>>, done: Option<Arc<DoneCopy>>) {
+    fn append_changes(
+        &self,
+        shared: &SharedSubscription,
+        items: Vec<AppendItem>,
+        asker: Option<&Arc<Acknowledgement>>,
+        done: Option<Arc<DoneCopy>>,
+    ) {
         if shared.is_dropped() {
             return;
         }
@@ -666,19 +739,28 @@ impl Broker {
 
     /// Starts subscriptions of a group anew, durably, many of them with one commit; for each: is there room for it, and does the journal take it? On the
     /// controller's thread.
-    pub fn reset_subscriptions(&self, group: &str, places: &[(Arc<Topic>, PartitionIndex, Offset)]) -> Vec<Result<(), NotReset>> {
+    pub fn reset_subscriptions(
+        &self,
+        group: &str,
+        places: &[(Arc<Topic>, PartitionIndex, Offset)],
+    ) -> Vec<Result<(), NotReset>> {
         let mut outcomes = Vec::with_capacity(places.len());
         for piece in places.chunks(TOGETHER_MAX) {
             let found: Vec<Option<(Arc<SharedSubscription>, Offset)>> = piece
                 .iter()
-                .map(|(topic, partition, start)| Some((self.subscription(group, topic, *partition, |_| *start)?, *start)))
+                .map(|(topic, partition, start)| {
+                    Some((self.subscription(group, topic, *partition, |_| *start)?, *start))
+                })
                 .collect();
             let write = |(shared, start): &(Arc<SharedSubscription>, Offset)| {
                 let (shared, start) = (Arc::clone(shared), *start);
                 move |asker: &Arc<Acknowledgement>| {
                     let mut state = shared.lock();
                     state.reset(start.0);
-                    self.write_changes(&shared, &mut state, Some(asker), |(key, value)| AppendItem::State { key, value });
+                    self.write_changes(&shared, &mut state, Some(asker), |(key, value)| AppendItem::State {
+                        key,
+                        value,
+                    });
                 }
             };
             let mut durable = self.durably_each(found.iter().flatten().map(write)).into_iter();
@@ -690,80 +772,5 @@ impl Broker {
             }));
         }
         outcomes
-    }
-
-    /// Deletes subscriptions, durably; what consumers say of them from now on has no effect. Returns how many there were. Not on
-    /// a shard's thread.
-    ///
-    /// # Errors
-    /// When the journal does not take it.
-    fn drop_subscriptions(&self, dropped: &[Arc<SharedSubscription>]) -> Result<usize, NotWritten> {
-        let durable = self.durably(|asker| self.end_subscriptions(dropped, Some(asker)));
-        if durable { Ok(dropped.len()) } else { Err(NotWritten) }
-    }
-
-    fn end_subscriptions(&self, dropped: &[Arc<SharedSubscription>], asker: Option<&Arc<Acknowledgement>>) {
-        for shared in dropped {
-            // Under its lock: no record of it may come after those that delete it.
-            let state = shared.lock();
-            shared.dropped.store(true, Ordering::SeqCst);
-            self.subscriptions().remove(shared);
-            self.subscriptions().writes.done.forget(shared);
-            if !shared.volatile && !state.is_unwritten() {
-                let items = shared.name.keys(&state).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
-                let write = Write::alone(asker);
-                self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
-            }
-            self.wake_subscription(shared);
-        }
-    }
-
-    /// Groups are deleted; subscriptions of queues stay with their queues. For each: does the journal take it? On the controller's thread.
-    pub(crate) fn drop_subscriptions_of_groups(&self, groups: &[&str]) -> Vec<Result<(), NotWritten>> {
-        let of_group = |group: &str| {
-            let mut doomed = self.subscriptions().of_group(group);
-            doomed.retain(|shared| self.queue_with(shared).is_none());
-            doomed
-        };
-        let dropped = groups.chunks(TOGETHER_MAX).flat_map(|piece| self.drop_each(piece.iter().map(|group| of_group(group)).collect()));
-        dropped.map(|dropped| dropped.map(drop)).collect()
-    }
-
-    /// Deletes several lots of subscriptions, durably, together; for each lot: is there something in it?
-    fn drop_each(&self, lots: Vec<Vec<Arc<SharedSubscription>>>) -> Vec<Result<bool, NotWritten>> {
-        let durable = self.durably_each(lots.iter().map(|lot| move |asker: &Arc<Acknowledgement>| self.end_subscriptions(lot, Some(asker))));
-        lots.iter().zip(durable).map(|(lot, durable)| if durable { Ok(!lot.is_empty()) } else { Err(NotWritten) }).collect()
-    }
-
-    /// Subscriptions are deleted because what they were of has gone, with one commit. On the controller's thread.
-    pub(crate) fn drop_leftovers(&self, dropped: &[Arc<SharedSubscription>]) {
-        // What is not deleted now is deleted at the next start, since the topic is gone.
-        let _ = self.drop_subscriptions(dropped);
-    }
-
-    /// That of a group to a topic, but for a queue's.
-    pub(crate) fn subscriptions_of(&self, group: &str, topic: TopicId) -> Vec<Arc<SharedSubscription>> {
-        let mut found = self.subscriptions().of_topic(topic);
-        found.retain(|shared| *shared.name.group == *group && self.queue_with(shared).is_none());
-        found
-    }
-
-    /// Those to a topic are deleted, without waiting: the topic's own deletion is durable.
-    pub(crate) fn forget_subscriptions_to(&self, topic: TopicId) {
-        self.end_subscriptions(&self.subscriptions().of_topic(topic), None);
-    }
-
-    /// A group forgets a topic; false: it had no subscription to it that was not a queue's. On the controller's thread.
-    ///
-    /// # Errors
-    /// When the journal does not take it.
-    pub fn drop_subscription(&self, group: &str, topic: TopicId) -> Result<bool, NotWritten> {
-        self.drop_subscriptions_to_each(group, &[topic]).pop().unwrap_or(Ok(false))
-    }
-
-    /// A group forgets topics, many of them with one commit; for each what [`Broker::drop_subscription`] says. On the controller's thread.
-    pub fn drop_subscriptions_to_each(&self, group: &str, topics: &[TopicId]) -> Vec<Result<bool, NotWritten>> {
-        let of_topic = |topic: &TopicId| self.subscriptions_of(group, *topic);
-        topics.chunks(TOGETHER_MAX).flat_map(|piece| self.drop_each(piece.iter().map(of_topic).collect())).collect()
     }
 }

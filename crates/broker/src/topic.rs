@@ -88,8 +88,11 @@ impl TopicConfig {
         let flushes = overrides.get("flush.messages").is_some_and(|count| count == "1");
         let policy = value("cleanup.policy");
         let deletes = policy.split(',').any(|word| word.trim() == "delete");
-        let retention =
-            if !deletes { Retention::default() } else { Retention { ms: limit("retention.ms"), bytes: limit("retention.bytes") } };
+        let retention = if !deletes {
+            Retention::default()
+        } else {
+            Retention { ms: limit("retention.ms"), bytes: limit("retention.bytes") }
+        };
         let compacted = policy.split(',').any(|word| word.trim() == "compact");
         let time = |name: &str| int(name).max(0) as u64;
         let compaction = compacted.then(|| Compaction {
@@ -104,7 +107,11 @@ impl TopicConfig {
             max_message_bytes: int("max.message.bytes").max(0) as usize,
             append_time: value("message.timestamp.type") == "LogAppendTime",
             timestamp_window_ms: (int("message.timestamp.before.max.ms"), int("message.timestamp.after.max.ms")),
-            durability: if flushes { Durability::Fsync } else { value("mainstem.durability").parse().unwrap_or(durability) },
+            durability: if flushes {
+                Durability::Fsync
+            } else {
+                value("mainstem.durability").parse().unwrap_or(durability)
+            },
             retention,
             compaction,
             compacted,
@@ -170,7 +177,8 @@ const CREDIT: Duration = Duration::from_secs(1);
 
 impl TopicQuotas {
     fn new(rates: (Option<u64>, Option<u64>)) -> Option<Arc<Self>> {
-        let account = |rate: Option<u64>| rate.map(|rate| Account::new(rate.max(1) as f64, CREDIT, false, Instant::now()));
+        let account =
+            |rate: Option<u64>| rate.map(|rate| Account::new(rate.max(1) as f64, CREDIT, false, Instant::now()));
         let (produce, fetch) = (account(rates.0), account(rates.1));
         (produce.is_some() || fetch.is_some()).then(|| Arc::new(Self { rates, produce, fetch }))
     }

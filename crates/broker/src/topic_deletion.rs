@@ -67,7 +67,11 @@ impl Broker {
     }
 
     /// Begins to delete a topic and the queue that it is; what is to be written comes to `items`: nothing if it is gone.
-    fn begin_topic_deletion(self: &Arc<Self>, topic: &Arc<Topic>, items: &mut Vec<AppendItem>) -> Result<TopicDeletion, AppendError> {
+    fn begin_topic_deletion(
+        self: &Arc<Self>,
+        topic: &Arc<Topic>,
+        items: &mut Vec<AppendItem>,
+    ) -> Result<TopicDeletion, AppendError> {
         let mut begun = TopicDeletion { topic: Arc::clone(topic), queue: None, own: None };
         // Another one may have its name by now.
         if self.topic(&topic.name).is_none_or(|now| now.id != topic.id) {
@@ -99,7 +103,12 @@ impl Broker {
     }
 
     /// What was to be written was, or was not.
-    fn end_topic_deletion(self: &Arc<Self>, begun: TopicDeletion, results: &AppendResults, leftovers: &mut Leftovers) -> Result<(), AppendError> {
+    fn end_topic_deletion(
+        self: &Arc<Self>,
+        begun: TopicDeletion,
+        results: &AppendResults,
+        leftovers: &mut Leftovers,
+    ) -> Result<(), AppendError> {
         let TopicDeletion { topic, queue, own } = begun;
         if let Some((deletion, mut items)) = queue {
             // The first of them counts.
@@ -127,7 +136,8 @@ impl Broker {
         if !subscriptions.is_empty() {
             self.drop_leftovers(&subscriptions);
         }
-        let names: Vec<&str> = offsets_of.iter().map(|topic| topic.name.as_str()).filter(|name| !name.is_empty()).collect();
+        let names: Vec<&str> =
+            offsets_of.iter().map(|topic| topic.name.as_str()).filter(|name| !name.is_empty()).collect();
         if !names.is_empty() {
             // What is not removed now is removed as expired.
             let _ = self.forget_committed_offsets(&names);

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use delivery::{
-    Change, Claim, Commit, Committer, Ended, Ending, FoundOpen, GroupError, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord,
-    TransactionSettings, Version, Whole,
+    Change, Claim, Commit, Committer, Ended, Ending, FoundOpen, GroupError, Initialised, ProducerEpoch, Transaction,
+    TransactionCoordinator, TransactionError, TransactionRecord, TransactionSettings, Version, Whole,
 };
 use hashbrown::HashMap;
 use journal::{Append, AppendError, AppendItem, AppendResults, EventSink, ReplyTo};
@@ -179,7 +179,9 @@ impl Transactions {
     pub fn open(&self) -> Vec<(Arc<str>, u64)> {
         let (now, mut open, mut after) = (now(), Vec::new(), None::<Arc<str>>);
         loop {
-            let piece = self.after(after.as_deref(), |id, known| (Arc::clone(id), (!known.logs.is_empty()).then_some(known.started)));
+            let piece = self.after(after.as_deref(), |id, known| {
+                (Arc::clone(id), (!known.logs.is_empty()).then_some(known.started))
+            });
             let Some((last, _)) = piece.last() else { break };
             after = Some(Arc::clone(last));
             open.extend(piece.into_iter().filter_map(|(id, started)| Some((id, now.saturating_sub(started?)))));
@@ -226,7 +228,8 @@ impl Transactions {
                 }
                 (state.coordinator.next_deadline(), !state.unsent.is_empty())
             };
-            let mut wait = next.take().map_or(interval, |next| Duration::from_millis(next.saturating_sub(now()).max(1)));
+            let mut wait =
+                next.take().map_or(interval, |next| Duration::from_millis(next.saturating_sub(now()).max(1)));
             if waits || expiring.is_some() {
                 wait = wait.min(PAUSE);
             }
@@ -283,14 +286,18 @@ impl State {
     }
 
     fn begin_end(&mut self, broker: &Broker, ending: Ending, tell: Option<ReplyTo>) {
-        self.attempt(broker, End { ending, tell, attempt: 0, open: 0, decided: false, marked: Vec::new(), failed: false });
+        self.attempt(
+            broker,
+            End { ending, tell, attempt: 0, open: 0, decided: false, marked: Vec::new(), failed: false },
+        );
     }
 
     /// Begins with what is not there yet: a decision or a marker that is durable is not written again, because each attempt on a
     /// full disk would use up space that is kept back.
     fn attempt(&mut self, broker: &Broker, mut end: End) {
         let attempt = Attempt { id: end.ending.id.clone(), token: self.next_token };
-        let (here, elsewhere): (Vec<_>, Vec<_>) = end.markers(broker).into_iter().partition(|(journal, _)| *journal == 0);
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            end.markers(broker).into_iter().partition(|(journal, _)| *journal == 0);
         let mut items = Vec::new();
         if !end.decided {
             let (key, value) = end.ending.prepare.clone();
@@ -473,8 +480,13 @@ impl Broker {
         let mut found: Vec<(FoundOpen, i16)> = Vec::new();
         for topic in self.topics() {
             for log in topic.logs().iter() {
-                let open = log.producers().into_iter().filter_map(|(id, known, open)| open.map(|open| (id, known.epoch, open.since)));
-                found.extend(open.map(|(id, epoch, since)| (FoundOpen { log: log.id(), producer_id: id, since: since.max(0) as u64 }, epoch)));
+                let open = log
+                    .producers()
+                    .into_iter()
+                    .filter_map(|(id, known, open)| open.map(|open| (id, known.epoch, open.since)));
+                found.extend(open.map(|(id, epoch, since)| {
+                    (FoundOpen { log: log.id(), producer_id: id, since: since.max(0) as u64 }, epoch)
+                }));
             }
         }
         let of_nobody = state.coordinator.found_open(found.iter().map(|(found, _)| *found));
@@ -506,7 +518,11 @@ impl Broker {
         let initialised = state.coordinator.init(id, timeout, expected, fresh, now()).inspect_err(|error| {
             let refused = state.coordinator.refused_for_memory();
             if *error == TransactionError::NoMemory && refused.is_power_of_two() {
-                tracing::warn!(bytes = state.coordinator.bytes(), refused, "transactional ids take as much memory as they may, new ones are refused");
+                tracing::warn!(
+                    bytes = state.coordinator.bytes(),
+                    refused,
+                    "transactional ids take as much memory as they may, new ones are refused"
+                );
             }
         });
         match initialised? {
@@ -526,7 +542,12 @@ impl Broker {
     ///
     /// # Errors
     /// See [`TransactionCoordinator::add_logs`].
-    pub fn add_to_transaction(&self, claim: Claim<'_>, logs: Vec<LogId>, tell: ReplyTo) -> Result<Told<()>, TransactionError> {
+    pub fn add_to_transaction(
+        &self,
+        claim: Claim<'_>,
+        logs: Vec<LogId>,
+        tell: ReplyTo,
+    ) -> Result<Told<()>, TransactionError> {
         let mut state = self.transactions().state.lock();
         let record = state.coordinator.add_logs(claim, logs, now())?;
         let told = state.tell_when_durable(self, record, tell);
@@ -560,7 +581,12 @@ impl Broker {
     ///
     /// # Errors
     /// See [`TransactionCoordinator::add_group`].
-    pub fn add_group_to_transaction(&self, claim: Claim<'_>, group: &str, tell: ReplyTo) -> Result<Told<()>, TransactionError> {
+    pub fn add_group_to_transaction(
+        &self,
+        claim: Claim<'_>,
+        group: &str,
+        tell: ReplyTo,
+    ) -> Result<Told<()>, TransactionError> {
         let mut state = self.transactions().state.lock();
         let record = state.coordinator.add_group(claim, group, now())?;
         let told = state.tell_when_durable(self, record, tell);
@@ -583,7 +609,13 @@ impl Broker {
         tell: ReplyTo,
     ) -> Result<(Told<()>, Vec<(usize, GroupError)>), OffsetsRefused> {
         let mut state = self.transactions().state.lock();
-        let checked = self.groups().state.lock().coordinator.prepare_commit(group, member, &commits, now()).map_err(OffsetsRefused::Group)?;
+        let checked = self
+            .groups()
+            .state
+            .lock()
+            .coordinator
+            .prepare_commit(group, member, &commits, now())
+            .map_err(OffsetsRefused::Group)?;
         let (mut kept, mut refused) = (Vec::with_capacity(commits.len()), Vec::new());
         for (number, (commit, outcome)) in commits.into_iter().zip(checked).enumerate() {
             match outcome {
@@ -595,7 +627,11 @@ impl Broker {
             return Ok((Told::Now(()), refused));
         }
         let record = state.coordinator.add_offsets(claim, group, kept, version, now());
-        let told = state.tell_when_durable(self, Some(record.map_err(|error| OffsetsRefused::Transaction(error, refused.clone()))?), tell);
+        let told = state.tell_when_durable(
+            self,
+            Some(record.map_err(|error| OffsetsRefused::Transaction(error, refused.clone()))?),
+            tell,
+        );
         self.transactions().wake();
         Ok((told, refused))
     }

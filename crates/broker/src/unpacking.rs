@@ -20,11 +20,11 @@ use journal::ReplyTo;
 use parking_lot::{Condvar, Mutex};
 use record::{OpenLimits, UNPACKED_BYTES_MAX};
 
+use crate::Broker;
 use crate::jobs::guarded;
 use crate::mailbox::Reply;
 use crate::security::place_of;
 use crate::settings::Settings;
-use crate::Broker;
 
 /// Part of the memory budget that one batch may unpack to.
 const BATCH_SHARE: usize = 16;
@@ -120,7 +120,13 @@ impl Inner {
 impl Unpacking {
     pub(crate) fn new(settings: &Settings) -> Self {
         let (bytes_max, record_max) = (AtomicUsize::new(setting(settings)), AtomicUsize::new(setting(settings)));
-        Self { inner: Mutex::default(), arrives: Condvar::new(), bytes_max, record_max, counts: UnpackCounts::default() }
+        Self {
+            inner: Mutex::default(),
+            arrives: Condvar::new(),
+            bytes_max,
+            record_max,
+            counts: UnpackCounts::default(),
+        }
     }
 
     /// What one batch may unpack to, in bytes.
@@ -248,7 +254,8 @@ mod tests {
     #[test]
     fn addresses_take_turns_and_so_do_the_connections_of_one() {
         let mut inner = Inner { idle: THREADS, ..Inner::default() };
-        let (many, one): (IpAddr, IpAddr) = ("192.0.2.1".parse().expect("an address"), "192.0.2.2".parse().expect("an address"));
+        let (many, one): (IpAddr, IpAddr) =
+            ("192.0.2.1".parse().expect("an address"), "192.0.2.2".parse().expect("an address"));
         (0..3).for_each(|token| inner.push(many, job(token)));
         inner.push(one, job(10));
         let mut order = Vec::new();
@@ -286,7 +293,8 @@ mod tests {
         let threads = node.broker.start();
         let (release, blocked) = channel::<()>();
         let blocked = Arc::new(Mutex::new(blocked));
-        let (many, one): (IpAddr, IpAddr) = ("192.0.2.1".parse().expect("an address"), "192.0.2.2".parse().expect("an address"));
+        let (many, one): (IpAddr, IpAddr) =
+            ("192.0.2.1".parse().expect("an address"), "192.0.2.2".parse().expect("an address"));
         for _ in 0..8 {
             let blocked = Arc::clone(&blocked);
             let work: Unpack = Box::new(move |_| {
@@ -307,7 +315,9 @@ mod tests {
             });
             assert!(node.broker.unpack(one, NOBODY, work));
         }
-        (0..3).for_each(|_| is_done.recv_timeout(Duration::from_secs(30)).expect("it is done while the others are under way"));
+        (0..3).for_each(|_| {
+            is_done.recv_timeout(Duration::from_secs(30)).expect("it is done while the others are under way")
+        });
         drop(release);
         node.broker.shutdown();
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));

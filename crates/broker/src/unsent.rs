@@ -120,7 +120,11 @@ mod tests {
     }
 
     fn append(token: u64) -> Append {
-        Append { to: ReplyTo { shard: ShardId(0), connection: ConnectionId(0), token }, items: Vec::new(), acknowledge: false }
+        Append {
+            to: ReplyTo { shard: ShardId(0), connection: ConnectionId(0), token },
+            items: Vec::new(),
+            acknowledge: false,
+        }
     }
 
     #[test]
@@ -158,7 +162,10 @@ mod tests {
             }
         }
         let journals = [Even(Room::default())];
-        let in_lane = |lane, token| Append { to: ReplyTo { connection: ConnectionId(lane), ..append(token).to }, ..append(token) };
+        let in_lane = |lane, token| Append {
+            to: ReplyTo { connection: ConnectionId(lane), ..append(token).to },
+            ..append(token)
+        };
         let mut unsent = Unsent::default();
         for (lane, token) in [(1, 1), (2, 2), (1, 4), (2, 6), (3, 3), (3, 8)] {
             unsent.append(&journals, 0, in_lane(lane, token));

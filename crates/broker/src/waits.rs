@@ -52,8 +52,19 @@ pub type Causes = u32;
 impl Cause {
     /// All of them.
     pub const ALL: [Self; 13] = [
-        Self::Quota, Self::TopicQuota, Self::Laggard, Self::Disk, Self::Memory, Self::Reader, Self::History, Self::Records, Self::Filter,
-        Self::Tls, Self::Client, Self::Login, Self::Coordinator,
+        Self::Quota,
+        Self::TopicQuota,
+        Self::Laggard,
+        Self::Disk,
+        Self::Memory,
+        Self::Reader,
+        Self::History,
+        Self::Records,
+        Self::Filter,
+        Self::Tls,
+        Self::Client,
+        Self::Login,
+        Self::Coordinator,
     ];
 
     /// Its bit.
@@ -388,6 +399,9 @@ mod tests {
         waits.introduce("u", &"ä".repeat(1000));
         waits.use_group(&"g".repeat(1000));
         let about = waits.about();
-        assert_eq!((about.client_id.len(), about.groups.last().map(String::len)), (NAME_BYTES_MAX, Some(NAME_BYTES_MAX)));
+        assert_eq!(
+            (about.client_id.len(), about.groups.last().map(String::len)),
+            (NAME_BYTES_MAX, Some(NAME_BYTES_MAX))
+        );
     }
 }

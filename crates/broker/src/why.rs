@@ -124,7 +124,11 @@ impl Broker {
 
     /// What has this name: a client, a topic, a group, or several of them.
     pub fn why_subjects(&self, name: &str) -> Vec<WhySubject> {
-        let all = [WhySubject::Client(name.to_owned()), WhySubject::Topic(name.to_owned()), WhySubject::Group(name.to_owned())];
+        let all = [
+            WhySubject::Client(name.to_owned()),
+            WhySubject::Topic(name.to_owned()),
+            WhySubject::Group(name.to_owned()),
+        ];
         all.into_iter().filter(|subject| self.is_known(subject)).collect()
     }
 
@@ -158,7 +162,9 @@ impl Broker {
         let about = waits.about();
         match subject {
             WhySubject::All => true,
-            WhySubject::Client(name) => about.client_id == *name || about.user == *name || waits.peer.to_string() == *name,
+            WhySubject::Client(name) => {
+                about.client_id == *name || about.user == *name || waits.peer.to_string() == *name
+            }
             WhySubject::Topic(name) => self.topic(name).is_some_and(|topic| about.topics.contains(&topic.id)),
             WhySubject::Group(name) => {
                 let host = format!("/{}", waits.peer.ip().to_canonical());
@@ -178,7 +184,8 @@ impl Broker {
             .filter_map(|(waits, totals)| {
                 let place = first.connections.binary_search_by_key(&waits.id, |(other, _)| other.id).ok()?;
                 let before = &first.connections[place].1;
-                let share = |at: usize| (totals[at].saturating_sub(before[at]) as f64 / window.as_nanos() as f64).min(1.0);
+                let share =
+                    |at: usize| (totals[at].saturating_sub(before[at]) as f64 / window.as_nanos() as f64).min(1.0);
                 let mut shares: [f64; CAUSES] = std::array::from_fn(share);
                 // Nothing comes to who has as much as he may: he is waited for, not the records.
                 let full = full.get(&waits.id).copied().unwrap_or(0.0).min(shares[Cause::Records as usize]);
@@ -208,7 +215,9 @@ impl Broker {
                 WhyConnection { peer: waits.peer, protocol: waits.protocol, about: waits.about(), shares }
             })
             .collect();
-        let waiting = |one: &WhyConnection| one.shares.iter().filter(|(cause, _)| !is_rest(cause)).map(|(_, share)| share).sum::<f64>();
+        let waiting = |one: &WhyConnection| {
+            one.shares.iter().filter(|(cause, _)| !is_rest(cause)).map(|(_, share)| share).sum::<f64>()
+        };
         connections.sort_by(|one, other| waiting(other).total_cmp(&waiting(one)));
         let connection_count = connections.len();
         connections.truncate(LISTED_MAX);
@@ -229,7 +238,9 @@ impl Broker {
             }
             let share = shares.iter().sum::<f64>() / connections as f64;
             let text = match cause {
-                Cause::Disk => format!("{}; {}", self.text(cause, &judged, share, connections), node::commits_of(looks, journals)),
+                Cause::Disk => {
+                    format!("{}; {}", self.text(cause, &judged, share, connections), node::commits_of(looks, journals))
+                }
                 _ => self.text(cause, &judged, share, connections),
             };
             reasons.push(WhyReason { cause: cause.name(), share, worst, connections, text });
@@ -241,32 +252,47 @@ impl Broker {
         let (part, who) = (percent(share), word(count));
         match cause {
             Cause::Quota => {
-                let worst = judged.iter().max_by(|one, other| one.1[cause as usize].total_cmp(&other.1[cause as usize]));
+                let worst =
+                    judged.iter().max_by(|one, other| one.1[cause as usize].total_cmp(&other.1[cause as usize]));
                 let quotas = worst.map(|(waits, _)| self.quotas_of(&waits.about())).unwrap_or_default();
                 format!("{who} paused by quota for {part} of the time: {quotas}")
             }
             Cause::TopicQuota => format!("{who} paused by the quota of a topic for {part} of the time"),
-            Cause::Laggard => format!("{who} slowed down by a rule for groups that are far behind, for {part} of the time"),
+            Cause::Laggard => {
+                format!("{who} slowed down by a rule for groups that are far behind, for {part} of the time")
+            }
             Cause::Disk => format!("{who} waited for appends to be durable for {part} of the time"),
             Cause::Memory => format!("{who} waited for memory for {part} of the time{}", self.memory_held()),
-            Cause::Reader => format!("{who} did not take what was sent for {part} of the time: client or network is slower than the broker"),
+            Cause::Reader => format!(
+                "{who} did not take what was sent for {part} of the time: client or network is slower than the broker"
+            ),
             Cause::History => format!("{who} waited for records to be read from the disk for {part} of the time"),
-            Cause::Records => format!("{who} waited for records to come for {part} of the time: all there are have been read"),
+            Cause::Records => {
+                format!("{who} waited for records to come for {part} of the time: all there are have been read")
+            }
             Cause::Filter => format!("going through records that a filter looks at took {part} of the time of {who}"),
             Cause::Tls => format!("{who} in the handshake of TLS for {part} of the time"),
-            Cause::Client => format!("{who} asked for nothing for {part} of the time: the client itself takes that long between requests"),
+            Cause::Client => format!(
+                "{who} asked for nothing for {part} of the time: the client itself takes that long between requests"
+            ),
             Cause::Login => format!("{who} waited for a password to be verified for {part} of the time"),
-            Cause::Coordinator => format!("{who} waited for a group, a transaction or an administrative command for {part} of the time"),
+            Cause::Coordinator => {
+                format!("{who} waited for a group, a transaction or an administrative command for {part} of the time")
+            }
         }
     }
 
     /// The quotas of a client, with figures.
     fn quotas_of(&self, about: &About) -> String {
         let user = if about.user.is_empty() { crate::ANONYMOUS_NAME } else { &about.user };
-        let Some(limits) = self.quotas().of(user, &about.client_id, Instant::now()) else { return "it has none any more".to_owned() };
+        let Some(limits) = self.quotas().of(user, &about.client_id, Instant::now()) else {
+            return "it has none any more".to_owned();
+        };
         let accounts = [
-            (QuotaKey::ProducerByteRate, &limits.produce), (QuotaKey::ConsumerByteRate, &limits.fetch),
-            (QuotaKey::RequestPercentage, &limits.request), (QuotaKey::ControllerMutationRate, &limits.mutation),
+            (QuotaKey::ProducerByteRate, &limits.produce),
+            (QuotaKey::ConsumerByteRate, &limits.fetch),
+            (QuotaKey::RequestPercentage, &limits.request),
+            (QuotaKey::ControllerMutationRate, &limits.mutation),
         ];
         let shown = |(key, account): (QuotaKey, &Option<Arc<crate::Account>>)| {
             let account = account.as_ref()?;
@@ -279,7 +305,9 @@ impl Broker {
     /// The shares of the budget that connections wait for, with figures.
     fn memory_held(&self) -> String {
         let named = ["requests", "answers that clients have not read"].into_iter().zip(self.waits().memory());
-        named.filter_map(|(what, share)| share.map(|(used, max)| format!("; {what} hold {used} of {max} bytes"))).collect()
+        named
+            .filter_map(|(what, share)| share.map(|(used, max)| format!("; {what} hold {used} of {max} bytes")))
+            .collect()
     }
 
     /// How far a group is behind.
@@ -294,7 +322,9 @@ impl Broker {
             (0, 0) => return None,
             (_, 0) => format!("the group has not done with {records} records yet"),
             (0, _) => format!("the group has yet to read up to {records_unknown} records of {unknown}"),
-            _ => format!("the group has not done with {records} records yet, and has up to {records_unknown} more to read in {unknown}"),
+            _ => format!(
+                "the group has not done with {records} records yet, and has up to {records_unknown} more to read in {unknown}"
+            ),
         };
         Some(WhyReason { cause: "behind", share: 0.0, worst: 0.0, connections: 0, text })
     }

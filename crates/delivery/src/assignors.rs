@@ -56,7 +56,12 @@ impl Subscriber {
 pub type Targets = BTreeMap<String, Target>;
 
 /// Computes targets: each partition of each topic that somebody reads goes to one of its readers.
-pub fn assign(assignor: Assignor, members: &[Subscriber], partitions: &BTreeMap<TopicId, u32>, before: &Targets) -> Targets {
+pub fn assign(
+    assignor: Assignor,
+    members: &[Subscriber],
+    partitions: &BTreeMap<TopicId, u32>,
+    before: &Targets,
+) -> Targets {
     match assignor {
         Assignor::Range => range(members, partitions),
         Assignor::Uniform => uniform(members, partitions, before),
@@ -67,7 +72,9 @@ fn range(members: &[Subscriber], partitions: &BTreeMap<TopicId, u32>) -> Targets
     let mut ordered: Vec<&Subscriber> = members.iter().collect();
     // Static members first, by their instance ids.
     ordered.sort_by(|one, other| {
-        let key = |member: &'_ Subscriber| (member.instance.is_none(), member.instance.clone().unwrap_or_else(|| member.id.clone()));
+        let key = |member: &'_ Subscriber| {
+            (member.instance.is_none(), member.instance.clone().unwrap_or_else(|| member.id.clone()))
+        };
         key(one).cmp(&key(other))
     });
     let mut targets: Targets = members.iter().map(|member| (member.id.clone(), Target::new())).collect();
@@ -96,14 +103,20 @@ fn uniform(members: &[Subscriber], partitions: &BTreeMap<TopicId, u32>, before: 
         return Targets::new();
     }
     let read = |topic: &TopicId| members.iter().any(|member| member.topics.contains(topic));
-    let total: Vec<Place> =
-        partitions.iter().filter(|(topic, _)| read(topic)).flat_map(|(topic, count)| (0..*count).map(|one| (*topic, one))).collect();
+    let total: Vec<Place> = partitions
+        .iter()
+        .filter(|(topic, _)| read(topic))
+        .flat_map(|(topic, count)| (0..*count).map(|one| (*topic, one)))
+        .collect();
     // What a member had stays with it, as far as it still reads it and nobody else has it.
     let mut taken: HashSet<Place> = HashSet::new();
     let mut held: Vec<Vec<Place>> = Vec::with_capacity(members.len());
     for member in members {
-        let had = before.get(&member.id).into_iter().flatten().flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one)));
-        let exists = |(topic, one): &Place| member.topics.contains(topic) && partitions.get(topic).is_some_and(|count| one < count);
+        let had =
+            before.get(&member.id).into_iter().flatten().flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one)));
+        let exists = |(topic, one): &Place| {
+            member.topics.contains(topic) && partitions.get(topic).is_some_and(|count| one < count)
+        };
         let mut kept: Vec<Place> = had.filter(exists).filter(|place| taken.insert(*place)).collect();
         // What goes is taken from the end: first what it has only been promised, which nobody has to give up, then what it got last.
         kept.sort_by_key(|place| (member.since(place), *place));
@@ -111,10 +124,16 @@ fn uniform(members: &[Subscriber], partitions: &BTreeMap<TopicId, u32>, before: 
     }
     let free: Vec<Place> = total.iter().filter(|place| !taken.contains(*place)).copied().collect();
     let same = members.iter().all(|member| member.topics == members[0].topics);
-    if same { level(&mut held, free, total.len()) } else { balance(members, &mut held, free) }
+    if same {
+        level(&mut held, free, total.len())
+    } else {
+        balance(members, &mut held, free)
+    }
     let pairs = members.iter().zip(held).map(|(member, mut held)| {
         held.sort_unstable();
-        let of_topics = held.chunk_by(|one, other| one.0 == other.0).map(|places| (places[0].0, places.iter().map(|(_, one)| *one).collect()));
+        let of_topics = held
+            .chunk_by(|one, other| one.0 == other.0)
+            .map(|places| (places[0].0, places.iter().map(|(_, one)| *one).collect()));
         (member.id.clone(), of_topics.collect())
     });
     pairs.collect()
@@ -165,7 +184,8 @@ fn balance(members: &[Subscriber], held: &mut [Vec<Place>], free: Vec<Place>) {
     // Those with the fewest readers first: they have the least choice.
     free.sort_by_key(|(topic, one)| (readers.get(topic).map_or(0, Vec::len), *topic, *one));
     for place in free {
-        let lightest = readers.get(&place.0).and_then(|readers| readers.iter().min_by_key(|reader| held[**reader].len()));
+        let lightest =
+            readers.get(&place.0).and_then(|readers| readers.iter().min_by_key(|reader| held[**reader].len()));
         if let Some(lightest) = lightest {
             held[*lightest].push(place);
             *counts.entry((*lightest, place.0)).or_default() += 1;
@@ -230,7 +250,8 @@ fn spread(members: &[&Subscriber], places: &[Place], before: &Targets, targets: 
     let mut held: Vec<BTreeSet<Place>> = Vec::with_capacity(members.len());
     for (number, member) in members.iter().enumerate() {
         let mut mine = BTreeSet::new();
-        let had = before.get(&member.id).into_iter().flatten().flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one)));
+        let had =
+            before.get(&member.id).into_iter().flatten().flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one)));
         for place in had {
             if let Some(count) = readers.get_mut(&place)
                 && *count < sharing
@@ -245,7 +266,8 @@ fn spread(members: &[&Subscriber], places: &[Place], before: &Targets, targets: 
     // Those that need most come first, partition by partition: nobody gets the same one twice.
     for (number, mine) in held.iter_mut().enumerate() {
         let missing = wanted(number).saturating_sub(mine.len());
-        let open = |(place, count): (&Place, &usize)| (*count < sharing && !mine.contains(place)).then_some((*count, *place));
+        let open =
+            |(place, count): (&Place, &usize)| (*count < sharing && !mine.contains(place)).then_some((*count, *place));
         let mut choice: Vec<(usize, Place)> = readers.iter().filter_map(open).collect();
         choice.sort_unstable();
         for (_, place) in choice.into_iter().take(missing) {

@@ -64,9 +64,15 @@ impl ConsumerGroup {
         if unknown && request.instance.is_none() && request.two_step {
             return Err((GroupError::MemberIdRequired, id));
         }
-        let Some((protocol, metadata)) = request.protocols.first() else { return Err(refuse(GroupError::InconsistentProtocol)) };
+        let Some((protocol, metadata)) = request.protocols.first() else {
+            return Err(refuse(GroupError::InconsistentProtocol));
+        };
         let said = Subscription::decode(metadata).ok_or_else(|| refuse(GroupError::InconsistentProtocol))?;
-        let existing = request.instance.as_ref().and_then(|instance| self.instances.get(instance)).and_then(|id| self.members.get(id));
+        let existing = request
+            .instance
+            .as_ref()
+            .and_then(|instance| self.instances.get(instance))
+            .and_then(|id| self.members.get(id));
         let (before, replaces) = match (existing, &request.instance) {
             (Some(existing), _) if unknown => (Self::successor(existing, &id), Some(existing.id.clone())),
             (Some(existing), _) if existing.id != id => return Err(refuse(GroupError::FencedInstance)),
@@ -74,7 +80,8 @@ impl ConsumerGroup {
             (None, Some(_)) if !unknown => return Err(refuse(GroupError::UnknownMember)),
             (None, _) => (self.members.get(&id).cloned().unwrap_or_else(|| ConsumerMember::new(&id)), None),
         };
-        let last = existing.is_some_and(|existing| existing.classic.is_none() && self.classic_count() + 1 == self.members.len())
+        let last = existing
+            .is_some_and(|existing| existing.classic.is_none() && self.classic_count() + 1 == self.members.len())
             && around.settings.migration.down()
             && self.members.len() <= around.settings.size_max;
         let mut updated = before.clone();
@@ -86,12 +93,16 @@ impl ConsumerGroup {
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
         updated.user = Some(request.user.clone());
-        updated.classic = Some(ClassicSide { session_timeout: request.session_timeout, protocols: request.protocols.clone() });
+        updated.classic =
+            Some(ClassicSide { session_timeout: request.session_timeout, protocols: request.protocols.clone() });
         if let Some(existing) = replaces {
             self.replace(&existing, &before, out);
         }
-        let owned: Vec<(TopicId, Vec<u32>)> =
-            said.owned.into_iter().filter_map(|(topic, partitions)| Some((around.topics.find(&topic)?.0, partitions))).collect();
+        let owned: Vec<(TopicId, Vec<u32>)> = said
+            .owned
+            .into_iter()
+            .filter_map(|(topic, partitions)| Some((around.topics.find(&topic)?.0, partitions)))
+            .collect();
         let (updated, _) = self.lead(before, updated, Some(&owned), around, out);
         self.set_timers(&updated.id, |timers| {
             timers.session = Some(around.now + request.session_timeout);
@@ -117,7 +128,11 @@ impl ConsumerGroup {
         let member = match instance {
             None => self.members.get(id).ok_or(GroupError::UnknownMember)?,
             Some(instance) => {
-                let member = self.instances.get(instance).and_then(|id| self.members.get(id)).ok_or(GroupError::UnknownMember)?;
+                let member = self
+                    .instances
+                    .get(instance)
+                    .and_then(|id| self.members.get(id))
+                    .ok_or(GroupError::UnknownMember)?;
                 if member.id != id {
                     return Err(GroupError::FencedInstance);
                 }
@@ -127,7 +142,11 @@ impl ConsumerGroup {
         if member.classic.is_some() { Ok(member) } else { Err(GroupError::UnknownMember) }
     }
 
-    pub(crate) fn classic_sync(&mut self, request: &SyncRequest, around: &Surroundings<'_>) -> Result<Synced, GroupError> {
+    pub(crate) fn classic_sync(
+        &mut self,
+        request: &SyncRequest,
+        around: &Surroundings<'_>,
+    ) -> Result<Synced, GroupError> {
         let member = self.find_classic(&request.member_id, request.instance.as_deref())?.clone();
         let classic = member.classic.as_ref().ok_or(GroupError::UnknownMember)?;
         if request.generation != member.epoch {
@@ -186,17 +205,28 @@ impl ConsumerGroup {
     /// Who leaves by a classic request; members of the new protocol can be put out by it too.
     pub(crate) fn find_leaving(&self, leaving: &LeaveMember) -> Result<String, GroupError> {
         let Some(instance) = &leaving.instance else {
-            return self.members.get(&leaving.member_id).map(|member| member.id.clone()).ok_or(GroupError::UnknownMember);
+            return self
+                .members
+                .get(&leaving.member_id)
+                .map(|member| member.id.clone())
+                .ok_or(GroupError::UnknownMember);
         };
         let holder = self.instances.get(instance).ok_or(GroupError::UnknownMember)?;
-        if leaving.member_id.is_empty() || *holder == leaving.member_id { Ok(holder.clone()) } else { Err(GroupError::FencedInstance) }
+        if leaving.member_id.is_empty() || *holder == leaving.member_id {
+            Ok(holder.clone())
+        } else {
+            Err(GroupError::FencedInstance)
+        }
     }
 
     /// Is the group to be a classic one when these have gone?
     pub(crate) fn is_classic_without(&self, leaving: &[String], around: &Surroundings<'_>) -> bool {
         let left = self.members.values().filter(|member| !leaving.contains(&member.id));
         let count = left.clone().count();
-        count > 0 && left.clone().all(|member| member.classic.is_some()) && around.settings.migration.down() && count <= around.settings.size_max
+        count > 0
+            && left.clone().all(|member| member.classic.is_some())
+            && around.settings.migration.down()
+            && count <= around.settings.size_max
     }
 
     /// A consumer group of the members of a classic one; `None` when what they told each other is not understood.
@@ -214,7 +244,8 @@ impl ConsumerGroup {
                 let Some((id, count)) = topics.find(&topic) else { continue };
                 let exists = |partition: &u32| *partition < count;
                 // Assignors of clients are not to be trusted with giving a partition to one member only.
-                let partitions: BTreeSet<u32> = partitions.into_iter().filter(exists).filter(|one| taken.insert((id, *one))).collect();
+                let partitions: BTreeSet<u32> =
+                    partitions.into_iter().filter(exists).filter(|one| taken.insert((id, *one))).collect();
                 if !partitions.is_empty() {
                     target.insert(id, partitions);
                 }
@@ -229,7 +260,8 @@ impl ConsumerGroup {
             new.rebalance_timeout = member.rebalance_timeout;
             new.topics = Arc::new(said.topics.into_iter().collect());
             new.assigned = Arc::new(with_epoch(&target, classic.generation));
-            new.classic = Some(ClassicSide { session_timeout: member.session_timeout, protocols: member.protocols.clone() });
+            new.classic =
+                Some(ClassicSide { session_timeout: member.session_timeout, protocols: member.protocols.clone() });
             group.targets.insert(member.id.clone(), target);
             group.put(new);
             group.set_timers(&member.id, |timers| timers.session = Some(now + member.session_timeout));
@@ -247,7 +279,11 @@ impl ConsumerGroup {
         let members = std::mem::take(&mut self.members);
         for (id, member) in members.into_iter().filter(|(id, _)| !leaving.contains(id)) {
             let Some(classic) = member.classic else { continue };
-            let version = classic.protocols.first().and_then(|(_, metadata)| Subscription::decode(metadata)).map_or(0, |said| said.version);
+            let version = classic
+                .protocols
+                .first()
+                .and_then(|(_, metadata)| Subscription::decode(metadata))
+                .map_or(0, |said| said.version);
             let target = self.targets.remove(&id).unwrap_or_default();
             group.instances.extend(member.instance.clone().map(|instance| (instance, id.clone())));
             group.leader.get_or_insert_with(|| id.clone());
@@ -279,7 +315,9 @@ impl ConsumerGroup {
 }
 
 fn encode_target(version: i16, target: &Target, topics: &dyn Topics) -> Bytes {
-    let named = target.iter().filter_map(|(topic, partitions)| Some((topics.name(*topic)?, partitions.iter().copied().collect())));
+    let named = target
+        .iter()
+        .filter_map(|(topic, partitions)| Some((topics.name(*topic)?, partitions.iter().copied().collect())));
     encode_assignment(version, &named.collect::<Vec<_>>())
 }
 

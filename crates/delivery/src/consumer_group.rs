@@ -21,8 +21,8 @@ use crate::consumer_topics::Resolved;
 use crate::coordinator::CoordinatorSettings;
 use crate::group::Effect;
 use crate::reconcile::{MemberState, Step};
-use crate::timers::{MemberTimers, Timers};
 use crate::sight::{Sight, Views, targeted_hash};
+use crate::timers::{MemberTimers, Timers};
 use crate::topology::{MatchState, Owned, Target, Topics, target_hash};
 use crate::weight;
 
@@ -237,7 +237,8 @@ pub struct ConsumerGroup {
 impl ConsumerGroup {
     /// Bytes of memory that it takes, about, without what all groups have.
     pub(crate) fn weight(&self) -> usize {
-        let resolved: usize = self.resolved.values().map(|resolved| weight::subscription(resolved.topics().len(), None)).sum();
+        let resolved: usize =
+            self.resolved.values().map(|resolved| weight::subscription(resolved.topics().len(), None)).sum();
         resolved + weight::consumers(self.members.values(), &self.targets, self.holders.len())
     }
 
@@ -298,7 +299,8 @@ impl ConsumerGroup {
 
     fn hold(&mut self, member: &ConsumerMember) {
         let id: Arc<str> = member.id.as_str().into();
-        self.holders.reserve(member.assigned.values().chain(member.revoking.values()).map(|partitions| partitions.len()).sum());
+        self.holders
+            .reserve(member.assigned.values().chain(member.revoking.values()).map(|partitions| partitions.len()).sum());
         for (topic, partitions) in member.assigned.iter().chain(&*member.revoking) {
             for partition in partitions.keys() {
                 let before = self.holders.insert((*topic, *partition), Arc::clone(&id));
@@ -359,12 +361,15 @@ impl ConsumerGroup {
             self.topics_hash = !self.topics_hash;
         }
         self.follow_expressions(topics);
-        self.views.resume(self.members.values().filter(|member| member.classic.is_none()).map(|member| member.id.clone()));
+        self.views
+            .resume(self.members.values().filter(|member| member.classic.is_none()).map(|member| member.id.clone()));
         for member in self.members.values() {
             let session = member.classic.as_ref().map_or(session_timeout, |classic| classic.session_timeout);
             let revokes = member.state == MemberState::Unrevoked && member.classic.is_none();
             let rebalance = revokes.then_some((now + member.rebalance_timeout, member.epoch));
-            self.timers.set(&member.id, |timers| *timers = Timers { session: Some(now + session), rebalance, ..Timers::default() });
+            self.timers.set(&member.id, |timers| {
+                *timers = Timers { session: Some(now + session), rebalance, ..Timers::default() }
+            });
         }
     }
 
@@ -386,14 +391,21 @@ impl ConsumerGroup {
     // Members.
 
     /// Checks an epoch against the member's.
-    fn check_epoch(member: &ConsumerMember, epoch: i32, owned: Option<&[(TopicId, Vec<u32>)]>) -> Result<(), GroupError> {
+    fn check_epoch(
+        member: &ConsumerMember,
+        epoch: i32,
+        owned: Option<&[(TopicId, Vec<u32>)]>,
+    ) -> Result<(), GroupError> {
         if epoch == 0 || epoch == member.epoch {
             return Ok(());
         }
         // The answer with the newer epoch got lost, and the member has nothing that it does not have by now.
         let inside = |owned: &[(TopicId, Vec<u32>)]| {
             owned.iter().all(|(topic, partitions)| {
-                member.assigned.get(topic).is_some_and(|assigned| partitions.iter().all(|partition| assigned.contains_key(partition)))
+                member
+                    .assigned
+                    .get(topic)
+                    .is_some_and(|assigned| partitions.iter().all(|partition| assigned.contains_key(partition)))
             })
         };
         if epoch < member.epoch && epoch == member.previous_epoch && owned.is_some_and(inside) {
@@ -403,7 +415,11 @@ impl ConsumerGroup {
     }
 
     /// The member that a request names, and whether it takes the place of another.
-    fn find_for_heartbeat(&self, request: &ConsumerHeartbeat, id: &str) -> Result<(ConsumerMember, Option<String>), GroupError> {
+    fn find_for_heartbeat(
+        &self,
+        request: &ConsumerHeartbeat,
+        id: &str,
+    ) -> Result<(ConsumerMember, Option<String>), GroupError> {
         let joins = request.epoch == 0;
         let owned = request.owned.as_deref();
         let Some(instance) = &request.instance else {
@@ -461,7 +477,8 @@ impl ConsumerGroup {
         updated.rack = request.rack.clone().or(updated.rack);
         updated.rebalance_timeout = request.rebalance_timeout.unwrap_or(updated.rebalance_timeout);
         updated.assignor = request.assignor.clone().or(updated.assignor);
-        updated.topics = request.topics.as_ref().map_or(updated.topics, |topics| Arc::new(topics.iter().cloned().collect()));
+        updated.topics =
+            request.topics.as_ref().map_or(updated.topics, |topics| Arc::new(topics.iter().cloned().collect()));
         updated.regex = request.regex.clone().or(updated.regex);
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
@@ -484,7 +501,9 @@ impl ConsumerGroup {
             timers.session = Some(around.now + around.times.session_timeout);
             (timers.join, timers.sync) = (None, None);
         });
-        let whole = request.rebalance_timeout.is_some() && (request.topics.is_some() || request.regex.is_some()) && request.owned.is_some();
+        let whole = request.rebalance_timeout.is_some()
+            && (request.topics.is_some() || request.regex.is_some())
+            && request.owned.is_some();
         let told = request.epoch == 0 || whole || before.assigned != updated.assigned;
         Ok(HeartbeatAnswer {
             member_id: updated.id.clone(),
@@ -517,7 +536,8 @@ impl ConsumerGroup {
             before.hidden.clone_from(&known.hidden);
         }
         let sees_others = self.hide(&before, &mut updated, around);
-        let resubscribed = before.topics != updated.topics || before.expression() != updated.expression() || sees_others;
+        let resubscribed =
+            before.topics != updated.topics || before.expression() != updated.expression() || sees_others;
         let known = self.members.get(&updated.id).is_some_and(|member| *member == updated);
         let id = updated.id.clone();
         self.put(updated);
@@ -567,10 +587,19 @@ impl ConsumerGroup {
             let reads = self.reads(member, around.topics);
             let topics = reads.keys().copied().collect();
             partitions.extend(reads);
-            subscribers.push(Subscriber { id: member.id.clone(), instance: member.instance.clone(), topics, has: Owned::clone(&member.assigned) });
+            subscribers.push(Subscriber {
+                id: member.id.clone(),
+                instance: member.instance.clone(),
+                topics,
+                has: Owned::clone(&member.assigned),
+            });
         }
         let targets = assign(self.assignor(around.settings), &subscribers, &partitions, &self.targets);
-        let changed = targets.iter().filter(|(id, target)| self.targets.get(*id) != Some(*target)).map(|(id, _)| id.clone()).collect();
+        let changed = targets
+            .iter()
+            .filter(|(id, target)| self.targets.get(*id) != Some(*target))
+            .map(|(id, _)| id.clone())
+            .collect();
         self.targets = targets;
         self.assignment_epoch = self.epoch;
         self.assigned_at = around.now;
@@ -580,7 +609,13 @@ impl ConsumerGroup {
     }
 
     /// Takes a member a step towards its target.
-    fn step(&mut self, id: &str, resubscribed: bool, owned: Option<&[(TopicId, Vec<u32>)]>, around: &Surroundings<'_>) -> ConsumerMember {
+    fn step(
+        &mut self,
+        id: &str,
+        resubscribed: bool,
+        owned: Option<&[(TopicId, Vec<u32>)]>,
+        around: &Surroundings<'_>,
+    ) -> ConsumerMember {
         let Some(member) = self.members.get(id) else { return ConsumerMember::new(id) };
         if !resubscribed && member.reconciled(self.assignment_epoch) {
             return member.clone();
@@ -600,7 +635,8 @@ impl ConsumerGroup {
             return next;
         }
         if next.classic.is_none() {
-            let rebalance = (next.state == MemberState::Unrevoked).then_some((around.now + next.rebalance_timeout, next.epoch));
+            let rebalance =
+                (next.state == MemberState::Unrevoked).then_some((around.now + next.rebalance_timeout, next.epoch));
             self.set_timers(id, |timers| timers.rebalance = rebalance);
         }
         self.put(next.clone());
@@ -611,7 +647,9 @@ impl ConsumerGroup {
     pub(crate) fn waits_for_others(&self, member: &ConsumerMember) -> bool {
         let target = self.targets.get(&member.id).into_iter().flatten();
         let mut places = target.flat_map(|(topic, partitions)| partitions.iter().map(|partition| (*topic, *partition)));
-        let has = |(topic, partition): &(TopicId, u32)| member.assigned.get(topic).is_some_and(|has| has.contains_key(partition));
+        let has = |(topic, partition): &(TopicId, u32)| {
+            member.assigned.get(topic).is_some_and(|has| has.contains_key(partition))
+        };
         member.state == MemberState::Unreleased && places.any(|place| !has(&place) && self.holders.contains_key(&place))
     }
 
@@ -620,7 +658,8 @@ impl ConsumerGroup {
         let Some(instance) = &request.instance else {
             return self.members.get(&request.member_id).ok_or(GroupError::UnknownMember);
         };
-        let member = self.instances.get(instance).and_then(|id| self.members.get(id)).ok_or(GroupError::UnknownMember)?;
+        let member =
+            self.instances.get(instance).and_then(|id| self.members.get(id)).ok_or(GroupError::UnknownMember)?;
         if member.id == request.member_id { Ok(member) } else { Err(GroupError::FencedInstance) }
     }
 
@@ -695,7 +734,8 @@ impl ConsumerGroup {
 
     /// Does a member read this topic?
     pub(crate) fn reads_topic(&self, topic: &str) -> bool {
-        self.members.values().any(|member| member.topics.contains(topic)) || self.resolved.values().any(|resolved| resolved.topics().contains(topic))
+        self.members.values().any(|member| member.topics.contains(topic))
+            || self.resolved.values().any(|resolved| resolved.topics().contains(topic))
     }
 }
 
@@ -706,7 +746,12 @@ impl ConsumerMember {
     }
 
     /// A commit of an older epoch holds for what the member has had since then.
-    pub(crate) fn check_older_commit(&self, epoch: i32, topic: Option<TopicId>, partition: u32) -> Result<(), GroupError> {
+    pub(crate) fn check_older_commit(
+        &self,
+        epoch: i32,
+        topic: Option<TopicId>,
+        partition: u32,
+    ) -> Result<(), GroupError> {
         match topic.and_then(|topic| self.held_since(topic, partition)) {
             Some(since) if epoch >= since => Ok(()),
             _ => Err(self.stale()),

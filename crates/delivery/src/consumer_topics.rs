@@ -67,7 +67,10 @@ impl ConsumerGroup {
 
     /// How far it is known what an expression matches.
     pub(crate) fn match_state(&self, expression: &str, topics: &dyn Topics) -> MatchState {
-        self.resolved.get(expression).map_or_else(|| topics.matches(expression).known(), |resolved| resolved.matches.known()).state
+        self.resolved
+            .get(expression)
+            .map_or_else(|| topics.matches(expression).known(), |resolved| resolved.matches.known())
+            .state
     }
 
     /// Looks at the topics as they are and at what expressions match, if that has changed, and at what the members may see of what is new.
@@ -88,7 +91,11 @@ impl ConsumerGroup {
         for member in self.members.values_mut() {
             let by_name = named.iter().filter(|name| member.topics.contains(*name)).map(|name| (name, Mention::Named));
             let expression = member.regex.as_deref().and_then(|regex| described.get(regex));
-            let by_expression = expression.into_iter().flatten().filter(|name| !member.topics.contains(*name)).map(|name| (name, Mention::Described));
+            let by_expression = expression
+                .into_iter()
+                .flatten()
+                .filter(|name| !member.topics.contains(*name))
+                .map(|name| (name, Mention::Described));
             let hidden = &mut member.hidden;
             let hide = |name: &str| {
                 Arc::make_mut(hidden).insert(name.to_owned());
@@ -112,7 +119,12 @@ impl ConsumerGroup {
     }
 
     /// Finds out which of the topics that a member names or describes it may not see. Does it read others than before because of that?
-    pub(crate) fn hide(&mut self, before: &ConsumerMember, updated: &mut ConsumerMember, around: &Surroundings<'_>) -> bool {
+    pub(crate) fn hide(
+        &mut self,
+        before: &ConsumerMember,
+        updated: &mut ConsumerMember,
+        around: &Surroundings<'_>,
+    ) -> bool {
         let (topics, sight) = (around.topics, &around.sight);
         let same = before.topics == updated.topics && before.regex == updated.regex;
         if same && self.views.is_as_before(&updated.id, sight, topics) {
@@ -132,7 +144,9 @@ impl ConsumerGroup {
         let hidden: Arc<BTreeSet<String>> = match sight.sees {
             Some(sees) => {
                 let by_name = named.iter().copied().filter(|name| !sees(name, Mention::Named));
-                Arc::new(by_name.chain(described.clone().filter(|name| !sees(name, Mention::Described))).cloned().collect())
+                Arc::new(
+                    by_name.chain(described.clone().filter(|name| !sees(name, Mention::Described))).cloned().collect(),
+                )
             }
             None => Arc::default(),
         };

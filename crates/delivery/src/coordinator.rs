@@ -337,7 +337,12 @@ impl<W: Copy> GroupCoordinator<W> {
         let size_max = self.settings.size_max;
         match self.classic_for_join(name, now, out) {
             Some(group) => group.join(request, asked, size_max, out),
-            None => return out.push(Effect::Answer(waiter, Answer::Joined(Joined::refused(GroupError::InconsistentProtocol, "")))),
+            None => {
+                return out.push(Effect::Answer(
+                    waiter,
+                    Answer::Joined(Joined::refused(GroupError::InconsistentProtocol, "")),
+                ));
+            }
         }
         self.reschedule(name);
         self.weigh(name);
@@ -354,7 +359,9 @@ impl<W: Copy> GroupCoordinator<W> {
         let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings, sight: Sight::ALL };
         match self.groups.get_mut(name) {
             Some(Kind::Classic(group)) => group.sync(request, waiter, now, out),
-            Some(Kind::Consumer(group)) => out.push(answer(group.classic_sync(&request, &around).unwrap_or_else(Synced::refused))),
+            Some(Kind::Consumer(group)) => {
+                out.push(answer(group.classic_sync(&request, &around).unwrap_or_else(Synced::refused)))
+            }
             Some(Kind::Share(_) | Kind::Streams(_)) | None => out.push(answer(Synced::refused(error))),
         }
         self.reschedule(name);
@@ -404,7 +411,8 @@ impl<W: Copy> GroupCoordinator<W> {
         let group = match self.groups.get_mut(name).ok_or(GroupError::UnknownMember)? {
             Kind::Classic(group) => group,
             Kind::Consumer(group) => {
-                let found: Vec<Result<String, GroupError>> = members.iter().map(|leaving| group.find_leaving(leaving)).collect();
+                let found: Vec<Result<String, GroupError>> =
+                    members.iter().map(|leaving| group.find_leaving(leaving)).collect();
                 let leaving: Vec<String> = found.iter().flatten().cloned().collect();
                 self.remove_consumers(name, &leaving, now, out);
                 self.reschedule(name);
@@ -470,7 +478,9 @@ impl<W: Copy> GroupCoordinator<W> {
                 let topic = topics.find(&commit.topic).map(|(id, _)| id);
                 older.check_older_commit(member.generation, topic, commit.partition)
             };
-            return Ok(numbered().map(|(number, commit)| fits(commit).and_then(|()| prepare((number, commit)))).collect());
+            return Ok(numbered()
+                .map(|(number, commit)| fits(commit).and_then(|()| prepare((number, commit))))
+                .collect());
         }
         if let Some(Kind::Streams(group)) = self.groups.get_mut(name) {
             let Some(older) = group.check_commit(&member)? else {
@@ -480,8 +490,16 @@ impl<W: Copy> GroupCoordinator<W> {
                 return Ok(numbered().map(prepare).collect());
             };
             let readers = group.topology.as_ref().map(|topology| topology.readers()).unwrap_or_default();
-            let fits = |commit: &Commit| older.check_older_commit(member.generation, readers.get(commit.topic.as_str()).copied(), commit.partition);
-            return Ok(numbered().map(|(number, commit)| fits(commit).and_then(|()| prepare((number, commit)))).collect());
+            let fits = |commit: &Commit| {
+                older.check_older_commit(
+                    member.generation,
+                    readers.get(commit.topic.as_str()).copied(),
+                    commit.partition,
+                )
+            };
+            return Ok(numbered()
+                .map(|(number, commit)| fits(commit).and_then(|()| prepare((number, commit))))
+                .collect());
         }
         if let Some(Kind::Share(_)) = self.groups.get(name) {
             return Err(GroupError::GroupNotFound);
@@ -596,7 +614,13 @@ impl<W: Copy> GroupCoordinator<W> {
     ///
     /// # Errors
     /// `Subscribed`, `GroupNotFound`.
-    pub fn delete_offset(&mut self, name: &str, topic: &str, partition: u32, subscribed: bool) -> Result<Option<Bytes>, GroupError> {
+    pub fn delete_offset(
+        &mut self,
+        name: &str,
+        topic: &str,
+        partition: u32,
+        subscribed: bool,
+    ) -> Result<Option<Bytes>, GroupError> {
         if let None | Some(Kind::Share(_)) = self.groups.get(name) {
             return Err(GroupError::GroupNotFound);
         }
@@ -648,14 +672,22 @@ impl<W: Copy> GroupCoordinator<W> {
     /// for longer than offsets are kept, and groups that have been empty for a minute and have none; not those that are spared, because offsets
     /// of theirs are under way.
     pub fn expire(&mut self, now: u64, after: &str, most: usize, spared: impl Fn(&str) -> bool) -> Expired {
-        let (before, recently) = (now.saturating_sub(self.settings.offsets_retention), now.saturating_sub(WITHOUT_OFFSETS_MS));
+        let (before, recently) =
+            (now.saturating_sub(self.settings.offsets_retention), now.saturating_sub(WITHOUT_OFFSETS_MS));
         let mut expired = Expired { keys: Vec::new(), after: Some(after.to_owned()) };
         let behind = (Bound::Excluded(after), Bound::Unbounded);
-        let looked_at: Vec<(String, Option<u64>)> =
-            self.groups.range::<str, _>(behind).take(most).map(|(name, group)| (name.clone(), group.expires_from())).collect();
+        let looked_at: Vec<(String, Option<u64>)> = self
+            .groups
+            .range::<str, _>(behind)
+            .take(most)
+            .map(|(name, group)| (name.clone(), group.expires_from()))
+            .collect();
         let all = looked_at.len() < most;
         for (name, emptied) in looked_at {
-            let old = |emptied: u64| emptied <= before || emptied <= recently && self.offsets.get(name.as_str()).is_none_or(BTreeMap::is_empty);
+            let old = |emptied: u64| {
+                emptied <= before
+                    || emptied <= recently && self.offsets.get(name.as_str()).is_none_or(BTreeMap::is_empty)
+            };
             if let Some(emptied) = emptied.filter(|emptied| old(*emptied) && !spared(&name)) {
                 self.expire_group(&name, emptied, before, &mut expired.keys);
                 if expired.keys.len() >= KEYS_AT_ONCE {

@@ -112,6 +112,9 @@ mod tests {
         assert_eq!(take_runs(&[128], 0), None, "a number ends in the middle");
         assert_eq!(take_runs(&[255; 11], 0), None, "a number without end");
         assert_eq!(take_runs(&[1, 2], u64::MAX - 1), None, "beyond all offsets");
-        assert_eq!(take_runs_of_version_1(&[5, 0, 1, 3]), Some(vec![(5, 5, Done::Acknowledged), (7, 8, Done::Archived)]));
+        assert_eq!(
+            take_runs_of_version_1(&[5, 0, 1, 3]),
+            Some(vec![(5, 5, Done::Acknowledged), (7, 8, Done::Archived)])
+        );
     }
 }

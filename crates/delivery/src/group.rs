@@ -19,7 +19,10 @@ use crate::GroupError;
 const FEW: usize = 8;
 
 /// Names of these protocols that all members know. Takes as long as all names are together: members may have a hundred thousand of them.
-fn known_to_all<'a, W: 'a>(protocols: &'a [(String, Bytes)], members: impl Iterator<Item = &'a Member<W>>) -> HashSet<&'a str> {
+fn known_to_all<'a, W: 'a>(
+    protocols: &'a [(String, Bytes)],
+    members: impl Iterator<Item = &'a Member<W>>,
+) -> HashSet<&'a str> {
     let mut known: HashSet<&str> = protocols.iter().map(|(name, _)| name.as_str()).collect();
     for member in members {
         let of_member = member.protocols.iter().map(|(name, _)| name.as_str());
@@ -514,7 +517,11 @@ impl<W: Copy> Group<W> {
             }
             return;
         }
-        let leads = self.leader.as_ref().and_then(|leader| self.members.get(leader)).is_some_and(|leader| leader.joining.is_some());
+        let leads = self
+            .leader
+            .as_ref()
+            .and_then(|leader| self.members.get(leader))
+            .is_some_and(|leader| leader.joining.is_some());
         if !leads {
             self.leader = self.members.values().find(|member| member.joining.is_some()).map(|member| member.id.clone());
         }
@@ -624,7 +631,13 @@ impl<W: Copy> Group<W> {
         }
     }
 
-    pub(crate) fn heartbeat(&mut self, id: &str, instance: Option<&str>, generation: i32, now: u64) -> Result<(), GroupError> {
+    pub(crate) fn heartbeat(
+        &mut self,
+        id: &str,
+        instance: Option<&str>,
+        generation: i32,
+        now: u64,
+    ) -> Result<(), GroupError> {
         self.check_member(id, instance)?;
         if generation != self.generation {
             return Err(GroupError::IllegalGeneration);
@@ -697,8 +710,12 @@ impl<W: Copy> Group<W> {
             }
             GroupState::CompletingRebalance => {
                 // The leader did not sync: whoever has not asked for an assignment goes.
-                let silent: Vec<String> =
-                    self.members.values().filter(|member| member.syncing.is_none()).map(|member| member.id.clone()).collect();
+                let silent: Vec<String> = self
+                    .members
+                    .values()
+                    .filter(|member| member.syncing.is_none())
+                    .map(|member| member.id.clone())
+                    .collect();
                 self.phase_ends = None;
                 silent.iter().for_each(|id| self.remove(id));
                 self.rebalance(now, 0, out);

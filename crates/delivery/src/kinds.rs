@@ -50,9 +50,15 @@ impl<W: Copy> Kind<W> {
             id == client.id && at == client.host && user.is_none_or(same)
         };
         match self {
-            Self::Classic(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host, member.user.as_deref())),
-            Self::Consumer(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host, member.user.as_deref())),
-            Self::Streams(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host, member.user.as_deref())),
+            Self::Classic(group) => {
+                group.members.values().any(|member| is_it(&member.client_id, &member.host, member.user.as_deref()))
+            }
+            Self::Consumer(group) => {
+                group.members.values().any(|member| is_it(&member.client_id, &member.host, member.user.as_deref()))
+            }
+            Self::Streams(group) => {
+                group.members.values().any(|member| is_it(&member.client_id, &member.host, member.user.as_deref()))
+            }
             Self::Share(_) => false,
         }
     }
@@ -123,7 +129,9 @@ impl<W: Copy> Kind<W> {
     pub fn keys(&self) -> Vec<Bytes> {
         match self {
             Self::Classic(group) => vec![group_key(&group.name)],
-            Self::Consumer(group) => group.members.keys().map(|id| group.member_key(id)).chain([group.group_key()]).collect(),
+            Self::Consumer(group) => {
+                group.members.keys().map(|id| group.member_key(id)).chain([group.group_key()]).collect()
+            }
             Self::Share(group) => group.keys(),
             Self::Streams(group) => group.keys(),
         }
@@ -190,9 +198,13 @@ impl<W: Copy> GroupCoordinator<W> {
             GROUP => (std::str::from_utf8(key.get(1..)?).ok()?, None),
             MEMBER => names_of_member(MEMBER, key).map(|(group, member)| (group, Some(member)))?,
             share_group::GROUP => (std::str::from_utf8(key.get(1..)?).ok()?, None),
-            share_group::MEMBER => names_of_member(share_group::MEMBER, key).map(|(group, member)| (group, Some(member)))?,
+            share_group::MEMBER => {
+                names_of_member(share_group::MEMBER, key).map(|(group, member)| (group, Some(member)))?
+            }
             streams_record::GROUP | streams_record::TOPOLOGY => (std::str::from_utf8(key.get(1..)?).ok()?, None),
-            streams_record::MEMBER => names_of_member(streams_record::MEMBER, key).map(|(group, member)| (group, Some(member)))?,
+            streams_record::MEMBER => {
+                names_of_member(streams_record::MEMBER, key).map(|(group, member)| (group, Some(member)))?
+            }
             _ => return None,
         };
         let fresh = || match key.first() {
@@ -213,7 +225,9 @@ impl<W: Copy> GroupCoordinator<W> {
             (Kind::Consumer(group), None) => group.restore(value).map(Some),
             (Kind::Share(group), None) => group.restore(value).map(Some),
             (Kind::Streams(group), Some(member)) => group.restore_member(member, value).map(|()| None),
-            (Kind::Streams(group), None) if key.first() == Some(&streams_record::TOPOLOGY) => group.restore_topology(value).map(|()| None),
+            (Kind::Streams(group), None) if key.first() == Some(&streams_record::TOPOLOGY) => {
+                group.restore_topology(value).map(|()| None)
+            }
             (Kind::Streams(group), None) => group.restore(value).map(Some),
             (Kind::Classic(_), _) => None,
         };
@@ -275,9 +289,11 @@ impl<W: Copy> GroupCoordinator<W> {
         match self.groups.get(name) {
             _ if ConsumerGroup::is_farewell(request.epoch) => Vec::new(),
             Some(Kind::Consumer(group)) => group.unmatched(wanted, &*self.topics),
-            Some(Kind::Classic(_)) | None if request.epoch == 0 => {
-                wanted.map(|wanted| self.topics.matches(wanted)).into_iter().filter(|matches| !matches.is_current()).collect()
-            }
+            Some(Kind::Classic(_)) | None if request.epoch == 0 => wanted
+                .map(|wanted| self.topics.matches(wanted))
+                .into_iter()
+                .filter(|matches| !matches.is_current())
+                .collect(),
             Some(Kind::Classic(_) | Kind::Share(_) | Kind::Streams(_)) | None => Vec::new(),
         }
     }
@@ -377,7 +393,13 @@ impl<W: Copy> GroupCoordinator<W> {
         if leaving.is_empty() {
             return;
         }
-        let around = Surroundings { now, topics: &*self.topics, times: self.settings.consumer_times, settings: &self.settings, sight: Sight::ALL };
+        let around = Surroundings {
+            now,
+            topics: &*self.topics,
+            times: self.settings.consumer_times,
+            settings: &self.settings,
+            sight: Sight::ALL,
+        };
         if !group.is_classic_without(leaving, &around) {
             return group.remove(leaving, now, &*self.topics, out);
         }
@@ -405,7 +427,13 @@ impl<W: Copy> GroupCoordinator<W> {
         now: u64,
         out: &mut Vec<Effect<W>>,
     ) -> Result<Joined, (GroupError, String)> {
-        let around = Surroundings { now, topics: &*self.topics, times: self.settings.consumer_times, settings: &self.settings, sight: Sight::ALL };
+        let around = Surroundings {
+            now,
+            topics: &*self.topics,
+            times: self.settings.consumer_times,
+            settings: &self.settings,
+            sight: Sight::ALL,
+        };
         let around = Surroundings { times: self.consumer_times.get(name).copied().unwrap_or(around.times), ..around };
         let Some(Kind::Consumer(group)) = self.groups.get_mut(name) else {
             return Err((GroupError::UnknownMember, request.member_id.clone()));
@@ -453,7 +481,12 @@ impl<W: Copy> GroupCoordinator<W> {
             Some(Kind::Share(group)) if request.epoch < 0 => {
                 group.members.get(&request.member_id).ok_or(GroupError::UnknownMember)?;
                 group.remove(std::slice::from_ref(&request.member_id), around.topics, out);
-                Ok(HeartbeatAnswer { member_id: request.member_id.clone(), epoch: request.epoch, interval: 0, assignment: None })
+                Ok(HeartbeatAnswer {
+                    member_id: request.member_id.clone(),
+                    epoch: request.epoch,
+                    interval: 0,
+                    assignment: None,
+                })
             }
             Some(Kind::Share(group)) => group.heartbeat(request, &around, out),
             None if request.epoch == 0 => {

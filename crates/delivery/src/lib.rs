@@ -44,15 +44,17 @@ pub use assignors::{Assignor, Subscriber, Targets, assign, simple};
 pub use consumer_group::{
     ClassicSide, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer,
 };
-pub use coordinator::{Commit, Committer, CoordinatorSettings, Expired, GroupCoordinator, GroupSummary, LeaveMember, Migration};
+pub use coordinator::{
+    Commit, Committer, CoordinatorSettings, Expired, GroupCoordinator, GroupSummary, LeaveMember, Migration,
+};
 pub use embedded::assigned_partitions;
 pub use error::GroupError;
 pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
 pub use kinds::{Client, ConsumerGroupSummary, GroupLine, ShareGroupSummary};
 pub use offsets::CommittedOffset;
 pub use queue::{
-    ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Line, Overflow, Queue, QueueKind, QueueRules, TakenBack,
-    look_ahead_max,
+    ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Line, Overflow, Queue,
+    QueueKind, QueueRules, TakenBack, look_ahead_max,
 };
 pub use reads::ReadPartitions;
 pub use reconcile::MemberState;
@@ -65,15 +67,20 @@ pub use streams_group::{
 };
 pub use streams_kinds::{StreamsGroupSummary, StreamsGroupTopology};
 pub use streams_topology::{
-    ConfiguredSubtopology, ConfiguredTopic, CopartitionGroup, InternalTopic, StreamsStatus, StreamsStatusKind, StreamsTopology, Subtopology,
+    ConfiguredSubtopology, ConfiguredTopic, CopartitionGroup, InternalTopic, StreamsStatus, StreamsStatusKind,
+    StreamsTopology, Subtopology,
 };
 pub use subscription::{
-    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadLettering, DeadReason, Done, DoneList, DoneOffsets, Gaps, KeyHash, Leaving, LevelPage, NO_LOCK, NotHeld, RecordState, Rest, Retry, RetryOf, Rules, Searched, Subscription, Tries, Verdict,
+    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadLettering, DeadReason, Done, DoneList, DoneOffsets, Gaps,
+    KeyHash, Leaving, LevelPage, NO_LOCK, NotHeld, RecordState, Rest, Retry, RetryOf, Rules, Searched, Subscription,
+    Tries, Verdict,
 };
-pub use subscription_record::{PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record};
+pub use subscription_record::{
+    PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record,
+};
 pub use topology::{MatchState, Matched, Matches, Owned, Target, Topics};
 pub use transaction_pieces::{Change, Whole};
 pub use transactions::{
-    Claim, Ended, Ending, FoundOpen, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord, TransactionSettings,
-    TransactionState, Version,
+    Claim, Ended, Ending, FoundOpen, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError,
+    TransactionRecord, TransactionSettings, TransactionState, Version,
 };

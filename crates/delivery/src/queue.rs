@@ -120,7 +120,12 @@ fn order(subscription: &mut Subscription, rules: &QueueRules) {
 
 impl Queue {
     /// A queue without consumers. Queues of the same rules may share them.
-    pub fn new(rules: impl Into<Arc<QueueRules>>, single_active: bool, subscription: &mut Subscription, now_ms: u64) -> Self {
+    pub fn new(
+        rules: impl Into<Arc<QueueRules>>,
+        single_active: bool,
+        subscription: &mut Subscription,
+        now_ms: u64,
+    ) -> Self {
         let rules = rules.into();
         order(subscription, &rules);
         Self {
@@ -185,7 +190,15 @@ impl Queue {
         let mut holders = self.consumers.change(|all| all.remove_channel(channel));
         for (holder, first, last) in had {
             if let Some(left) = holders.get_mut(holder) {
-                *left = left.saturating_sub(self.judge(subscription, *holder, *first, *last, Verdict::Release, now_ms, dead));
+                *left = left.saturating_sub(self.judge(
+                    subscription,
+                    *holder,
+                    *first,
+                    *last,
+                    Verdict::Release,
+                    now_ms,
+                    dead,
+                ));
             }
         }
         // To look for the rest takes as long as all that the queue has in flight, of all consumers: mostly there is none.
@@ -297,10 +310,21 @@ impl Queue {
         (no_ack, time_out_ms): (bool, Option<u64>),
     ) -> Option<Delivery> {
         self.weights.check(subscription);
-        let before = if no_ack { subscription.give_away(offset) } else { subscription.give(consumer, offset, self.deadline(time_out_ms)) }?;
+        let before = if no_ack {
+            subscription.give_away(offset)
+        } else {
+            subscription.give(consumer, offset, self.deadline(time_out_ms))
+        }?;
         self.weights.given(offset, size, !no_ack);
         self.weights.note(subscription);
-        Some(Delivery { consumer, channel, no_ack, offset, before, redelivered: subscription.redelivered(offset, before) })
+        Some(Delivery {
+            consumer,
+            channel,
+            no_ack,
+            offset,
+            before,
+            redelivered: subscription.redelivered(offset, before),
+        })
     }
 
     /// A consumer, or who got it, says what is to become of what it has in `first..=last`: `Accept` (acknowledged), `Return`
@@ -360,7 +384,8 @@ impl Queue {
 
     /// Counts anew what each holder has, after somebody has taken messages away; tells what each channel has lost.
     pub fn recount(&mut self, subscription: &Subscription) -> Vec<(ChannelId, u64)> {
-        let held = |holder| subscription.held(holder, 0, u64::MAX).iter().map(|(first, last)| last - first + 1).sum::<u64>();
+        let held =
+            |holder| subscription.held(holder, 0, u64::MAX).iter().map(|(first, last)| last - first + 1).sum::<u64>();
         self.consumers.change(|all| all.recount(held))
     }
 
@@ -368,12 +393,17 @@ impl Queue {
 
     /// Is something to be dropped from the head? Asked when whatever can be given out has been.
     pub fn over_limit(&self, subscription: &Subscription, log_end: u64) -> bool {
-        self.rules.overflow == Overflow::DropHead && self.exceeds(subscription.ready_for_certain(log_end) + subscription.delayed(), self.weights.ready(subscription))
+        self.rules.overflow == Overflow::DropHead
+            && self.exceeds(
+                subscription.ready_for_certain(log_end) + subscription.delayed(),
+                self.weights.ready(subscription),
+            )
     }
 
     /// Is something to be dropped, or is it not known yet, because what has come was not weighed?
     pub fn may_be_over_limit(&self, subscription: &Subscription, log_end: u64) -> bool {
-        self.over_limit(subscription, log_end) || self.rules.overflow == Overflow::DropHead && self.unweighed(subscription, log_end).is_some()
+        self.over_limit(subscription, log_end)
+            || self.rules.overflow == Overflow::DropHead && self.unweighed(subscription, log_end).is_some()
     }
 
     /// There is no room for the head, which has a body of `size` bytes. False: it is not available.
@@ -382,11 +412,24 @@ impl Queue {
     }
 
     /// The time of the head is over (see [`QueueRules::due`]). False: it is not available.
-    pub fn expire_head(&mut self, subscription: &mut Subscription, offset: u64, size: u32, dead: &mut Vec<Dead>) -> bool {
+    pub fn expire_head(
+        &mut self,
+        subscription: &mut Subscription,
+        offset: u64,
+        size: u32,
+        dead: &mut Vec<Dead>,
+    ) -> bool {
         self.remove(subscription, offset, size, DeadReason::Expired, dead)
     }
 
-    fn remove(&mut self, subscription: &mut Subscription, offset: u64, size: u32, reason: DeadReason, dead: &mut Vec<Dead>) -> bool {
+    fn remove(
+        &mut self,
+        subscription: &mut Subscription,
+        offset: u64,
+        size: u32,
+        reason: DeadReason,
+        dead: &mut Vec<Dead>,
+    ) -> bool {
         self.weights.check(subscription);
         let removed = subscription.drop_available(offset, offset, reason, &self.rules.subscription(), dead) > 0;
         if removed {
@@ -469,7 +512,13 @@ impl Queue {
     ///
     /// # Errors
     /// When it has ready messages or consumers and may not have them. What is unacknowledged keeps nobody from deleting it.
-    pub fn check_delete(&self, subscription: &Subscription, log_end: u64, if_unused: bool, if_empty: bool) -> Result<(), DeleteRefused> {
+    pub fn check_delete(
+        &self,
+        subscription: &Subscription,
+        log_end: u64,
+        if_unused: bool,
+        if_empty: bool,
+    ) -> Result<(), DeleteRefused> {
         if if_empty && subscription.ready(log_end) > 0 {
             return Err(DeleteRefused::NotEmpty);
         }

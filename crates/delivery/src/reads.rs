@@ -16,10 +16,15 @@ impl<W: Copy> GroupCoordinator<W> {
         let mut found = ReadPartitions::new();
         match self.groups.get(name)? {
             Kind::Classic(group) if group.protocol_type.as_deref() == Some("consumer") => {
-                for (topic, partitions) in group.members.values().flat_map(|member| assigned_partitions(&member.assignment)) {
+                for (topic, partitions) in
+                    group.members.values().flat_map(|member| assigned_partitions(&member.assignment))
+                {
                     // A leader may assign what is not there, and millions of it.
                     let Some((_, count)) = self.topics.find(&topic) else { continue };
-                    found.entry(topic).or_default().extend(partitions.into_iter().filter(|partition| *partition < count));
+                    found
+                        .entry(topic)
+                        .or_default()
+                        .extend(partitions.into_iter().filter(|partition| *partition < count));
                 }
             }
             Kind::Consumer(group) => {
@@ -35,7 +40,10 @@ impl<W: Copy> GroupCoordinator<W> {
                     let read = topology.subtopologies.get(subtopology).into_iter().flat_map(|one| one.reads());
                     // Of topics with fewer partitions than others of the subtopology some tasks read none.
                     for (topic, count) in read.filter_map(|topic| Some((topic, self.topics.find(topic)?.1))) {
-                        found.entry(topic.clone()).or_default().extend(partitions.keys().filter(|partition| **partition < count));
+                        found
+                            .entry(topic.clone())
+                            .or_default()
+                            .extend(partitions.keys().filter(|partition| **partition < count));
                     }
                 }
             }

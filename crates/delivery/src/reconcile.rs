@@ -65,7 +65,9 @@ fn put_in(owned: &mut Owned, topic: TopicId, partitions: Arc<BTreeMap<u32, i32>>
         Entry::Vacant(none) => {
             none.insert(partitions);
         }
-        Entry::Occupied(mut some) => Arc::make_mut(some.get_mut()).extend(partitions.iter().map(|(partition, epoch)| (*partition, *epoch))),
+        Entry::Occupied(mut some) => {
+            Arc::make_mut(some.get_mut()).extend(partitions.iter().map(|(partition, epoch)| (*partition, *epoch)))
+        }
     }
 }
 
@@ -77,7 +79,11 @@ impl Step<'_> {
             MemberState::Stable if self.resubscribed => self.drop_unread(member),
             MemberState::Stable => member.clone(),
             MemberState::Unrevoked if self.still_owns(&member.revoking) => {
-                if self.resubscribed { self.drop_unread(member) } else { member.clone() }
+                if self.resubscribed {
+                    self.drop_unread(member)
+                } else {
+                    member.clone()
+                }
             }
             MemberState::Unrevoked | MemberState::Unreleased => self.advance(member),
         }
@@ -87,7 +93,9 @@ impl Step<'_> {
     fn still_owns(&self, revoking: &Owned) -> bool {
         let Some(owned) = self.owned else { return true };
         owned.iter().any(|(topic, partitions)| {
-            revoking.get(topic).is_some_and(|revoking| partitions.iter().any(|partition| revoking.contains_key(partition)))
+            revoking
+                .get(topic)
+                .is_some_and(|revoking| partitions.iter().any(|partition| revoking.contains_key(partition)))
         })
     }
 

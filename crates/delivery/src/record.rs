@@ -161,8 +161,18 @@ impl<W: Copy> Group<W> {
             group.instances.extend(instance.clone().map(|instance| (instance, id.clone())));
             let expires = now + session_timeout;
             let member = Member {
-                id: id.clone(), instance, client_id, host, user: None, rebalance_timeout, session_timeout, protocols, assignment, expires,
-                joining: None, syncing: None,
+                id: id.clone(),
+                instance,
+                client_id,
+                host,
+                user: None,
+                rebalance_timeout,
+                session_timeout,
+                protocols,
+                assignment,
+                expires,
+                joining: None,
+                syncing: None,
             };
             ids.push(id.clone());
             group.members.insert(id, member);

@@ -48,7 +48,11 @@ impl<V: Copy + PartialEq> Runs<V> {
 
     pub fn first(&self) -> Option<Run<V>> {
         if self.dense.is_empty() {
-            return self.by_first.first_key_value().map(|(first, (last, value))| Run { first: *first, last: *last, value: *value });
+            return self.by_first.first_key_value().map(|(first, (last, value))| Run {
+                first: *first,
+                last: *last,
+                value: *value,
+            });
         }
         self.iter().next()
     }
@@ -169,7 +173,9 @@ impl<V: Copy + PartialEq> Runs<V> {
         }
         let head = self.by_first.range(..first).next_back().filter(|(_, (end, _))| *end >= first);
         let all = head.into_iter().chain(self.by_first.range(first..=last)).filter(|(_, (_, value))| wanted(value));
-        let mut found: Vec<Run<V>> = all.map(|(start, (end, value))| Run { first: first.max(*start), last: last.min(*end), value: *value }).collect();
+        let mut found: Vec<Run<V>> = all
+            .map(|(start, (end, value))| Run { first: first.max(*start), last: last.min(*end), value: *value })
+            .collect();
         if !self.dense.is_empty() {
             self.dense.select(first, last, wanted, &mut found);
             found.sort_unstable_by_key(|run| run.first);
@@ -224,14 +230,24 @@ impl<V: Copy + PartialEq> Iterator for Within<'_, V> {
             return None;
         }
         if self.pending.is_none() {
-            let inside = || self.inside.as_mut()?.next().map(|(start, (end, value))| Run { first: *start, last: *end, value: *value });
+            let inside = || {
+                self.inside.as_mut()?.next().map(|(start, (end, value))| Run {
+                    first: *start,
+                    last: *end,
+                    value: *value,
+                })
+            };
             self.pending = self.head.take().or_else(inside).map(|run| Run {
                 first: run.first.max(self.first),
                 last: run.last.min(self.last),
                 value: run.value,
             });
         }
-        let bits = if self.runs.dense.is_empty() { None } else { self.from.and_then(|from| self.runs.dense.next(from, self.last)) };
+        let bits = if self.runs.dense.is_empty() {
+            None
+        } else {
+            self.from.and_then(|from| self.runs.dense.next(from, self.last))
+        };
         match (bits, self.pending) {
             (None, _) => {
                 self.from = None;
@@ -262,14 +278,21 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) % bound
         };
-        for (offsets, steps, longest, values) in [(60, 1000, 12, 3), (3 * PAGE, 30_000, 3, 3), (2 * PAGE, 20_000, 1, 1), (3 * PAGE, 3_000, 2 * PAGE, 2)] {
+        for (offsets, steps, longest, values) in
+            [(60, 1000, 12, 3), (3 * PAGE, 30_000, 3, 3), (2 * PAGE, 20_000, 1, 1), (3 * PAGE, 3_000, 2 * PAGE, 2)]
+        {
             let (mut runs, mut plain, mut dense) = (Runs::default(), BTreeMap::new(), false);
             for step in 0..steps {
                 let first = next(offsets);
                 let last = first + next(longest);
                 let span = if next(50) == 0 { (first / 2, first / 2 + offsets / 3) } else { (first, last) };
-                let taken: Vec<(u64, u64)> = runs.take(span.0, span.1).iter().flat_map(|run| (run.first..=run.last).map(|one| (one, run.value))).collect();
-                let expected: Vec<(u64, u64)> = plain.range(span.0..=span.1).map(|(offset, value)| (*offset, *value)).collect();
+                let taken: Vec<(u64, u64)> = runs
+                    .take(span.0, span.1)
+                    .iter()
+                    .flat_map(|run| (run.first..=run.last).map(|one| (one, run.value)))
+                    .collect();
+                let expected: Vec<(u64, u64)> =
+                    plain.range(span.0..=span.1).map(|(offset, value)| (*offset, *value)).collect();
                 plain.retain(|offset, _| !(span.0..=span.1).contains(offset));
                 assert_eq!(taken, expected);
                 let one = next(offsets + 12);
@@ -283,11 +306,20 @@ mod tests {
                 }
                 assert_eq!(runs.get(one), plain.get(&one).copied());
                 assert_eq!(runs.count(), plain.len() as u64);
-                assert_eq!(runs.first().map(|run| (run.first, run.value)), plain.first_key_value().map(|(offset, value)| (*offset, *value)));
+                assert_eq!(
+                    runs.first().map(|run| (run.first, run.value)),
+                    plain.first_key_value().map(|(offset, value)| (*offset, *value))
+                );
                 dense |= !runs.dense.is_empty();
                 if step % 50 == 0 || offsets < 100 {
-                    assert_eq!(flat(&runs, 0, u64::MAX), plain.iter().map(|(offset, value)| (*offset, *value)).collect::<Vec<_>>());
-                    assert_eq!(flat(&runs, first, first + 500), plain.range(first..=first + 500).map(|(offset, value)| (*offset, *value)).collect::<Vec<_>>());
+                    assert_eq!(
+                        flat(&runs, 0, u64::MAX),
+                        plain.iter().map(|(offset, value)| (*offset, *value)).collect::<Vec<_>>()
+                    );
+                    assert_eq!(
+                        flat(&runs, first, first + 500),
+                        plain.range(first..=first + 500).map(|(offset, value)| (*offset, *value)).collect::<Vec<_>>()
+                    );
                     let all: Vec<Run<u64>> = runs.iter().collect();
                     let whole = |pair: &[Run<u64>]| pair[0].last + 1 < pair[1].first || pair[0].value != pair[1].value;
                     assert!(dense || all.windows(2).all(whole), "neighbours are one run");
@@ -307,7 +339,11 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             levels[(random >> 40) as usize % 10].insert(offset, offset, ());
         }
-        assert!(levels.iter().all(|runs| runs.by_first.len() < 1000), "{:?}", levels.iter().map(|runs| runs.by_first.len()).collect::<Vec<_>>());
+        assert!(
+            levels.iter().all(|runs| runs.by_first.len() < 1000),
+            "{:?}",
+            levels.iter().map(|runs| runs.by_first.len()).collect::<Vec<_>>()
+        );
         assert_eq!(levels.iter().map(Runs::count).sum::<u64>(), count);
         let mut all = Runs::default();
         for offset in (0..count).step_by(2).chain((1..count).step_by(2)) {

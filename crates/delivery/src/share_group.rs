@@ -162,7 +162,8 @@ impl ShareGroup {
         };
         let mut updated = before.clone();
         updated.rack = request.rack.clone().or(updated.rack);
-        updated.topics = request.topics.as_ref().map_or(updated.topics, |topics| Arc::new(topics.iter().cloned().collect()));
+        updated.topics =
+            request.topics.as_ref().map_or(updated.topics, |topics| Arc::new(topics.iter().cloned().collect()));
         updated.client_id.clone_from(&request.client_id);
         updated.host.clone_from(&request.host);
         let mut changed = BTreeSet::new();
@@ -234,15 +235,22 @@ impl ShareGroup {
         }
         let named: Vec<&String> = updated.topics.iter().filter(|name| topics.find(name).is_some()).collect();
         self.views.note_present(named.iter().copied().cloned());
-        let hidden = named.iter().copied().filter(|name| sight.sees.is_some_and(|sees| !sees(name, Mention::Named))).cloned().collect();
-        let others = self.views.hear(&updated.id, (&*before.hidden, &hidden), named.into_iter(), sight, (topics, &self.targets));
+        let hidden = named
+            .iter()
+            .copied()
+            .filter(|name| sight.sees.is_some_and(|sees| !sees(name, Mention::Named)))
+            .cloned()
+            .collect();
+        let others =
+            self.views.hear(&updated.id, (&*before.hidden, &hidden), named.into_iter(), sight, (topics, &self.targets));
         updated.hidden = Arc::new(hidden);
         others
     }
 
     /// Ids of the topics that a member reads and that exist.
     fn reads(&self, member: &ShareMember, topics: &dyn Topics) -> BTreeMap<TopicId, u32> {
-        let seen = member.topics.iter().filter(|name| !member.hidden.contains(*name)).filter_map(|name| topics.find(name));
+        let seen =
+            member.topics.iter().filter(|name| !member.hidden.contains(*name)).filter_map(|name| topics.find(name));
         if !self.views.is_unheard(&member.id) {
             return seen.collect();
         }
@@ -265,7 +273,11 @@ impl ShareGroup {
             subscribers.push(Subscriber { id: member.id.clone(), instance: None, topics, has: Owned::new() });
         }
         let targets = simple(&subscribers, &partitions, &self.targets);
-        let changed = targets.iter().filter(|(id, target)| self.targets.get(*id) != Some(*target)).map(|(id, _)| id.clone()).collect();
+        let changed = targets
+            .iter()
+            .filter(|(id, target)| self.targets.get(*id) != Some(*target))
+            .map(|(id, _)| id.clone())
+            .collect();
         self.targets = targets;
         self.assignment_epoch = self.epoch;
         self.assigned_at = around.now;
@@ -276,11 +288,20 @@ impl ShareGroup {
 
     /// Gives a member its target.
     fn follow(&mut self, id: &str, resubscribed: bool, topics: &dyn Topics) -> ShareMember {
-        let reads = self.members.get(id).filter(|member| member.epoch != self.assignment_epoch || resubscribed).map(|member| self.reads(member, topics));
+        let reads = self
+            .members
+            .get(id)
+            .filter(|member| member.epoch != self.assignment_epoch || resubscribed)
+            .map(|member| self.reads(member, topics));
         let Some(member) = self.members.get_mut(id) else { return ShareMember::default() };
         if let Some(reads) = reads {
             let target = self.targets.get(id).into_iter().flatten();
-            member.assigned = Arc::new(target.filter(|(topic, _)| reads.contains_key(*topic)).map(|(topic, set)| (*topic, set.clone())).collect());
+            member.assigned = Arc::new(
+                target
+                    .filter(|(topic, _)| reads.contains_key(*topic))
+                    .map(|(topic, set)| (*topic, set.clone()))
+                    .collect(),
+            );
         }
         if member.epoch != self.assignment_epoch {
             (member.previous_epoch, member.epoch) = (member.epoch, self.assignment_epoch);

@@ -114,7 +114,8 @@ impl Views {
     /// Looks at the topics as they are; which of the names that members name were not there before.
     pub fn look<'a>(&mut self, names: impl Iterator<Item = &'a String>, topics: &dyn Topics) -> BTreeSet<String> {
         let distinct: HashSet<&String> = names.collect();
-        let present: BTreeSet<String> = distinct.into_iter().filter(|name| topics.find(name).is_some()).cloned().collect();
+        let present: BTreeSet<String> =
+            distinct.into_iter().filter(|name| topics.find(name).is_some()).cloned().collect();
         let fresh = present.difference(&self.present).cloned().collect();
         (self.present, self.version) = (present, Some(topics.version()));
         fresh
@@ -155,7 +156,9 @@ impl Views {
 
     /// Are a member's rights those of the last time?
     pub fn is_as_before(&self, id: &str, sight: &Sight<'_>, topics: &dyn Topics) -> bool {
-        let same = |look: &Look| look.version == Some(topics.version()) && look.stamp == sight.stamp && look.user == sight.user;
+        let same = |look: &Look| {
+            look.version == Some(topics.version()) && look.stamp == sight.stamp && look.user == sight.user
+        };
         self.looks.get(id).is_some_and(same)
     }
 

@@ -205,7 +205,12 @@ pub fn sticky(workers: &[Worker], work: &[Work], standbys: u32) -> Vec<TaskSets>
     both.map(|(active, standby)| TaskSets { active: named(active), standby: named(standby) }).collect()
 }
 
-fn assign_active(floor: &mut Floor<'_>, mut tasks: Vec<Task>, ran: &HashMap<Task, Vec<usize>>, kept: &HashMap<Task, Vec<usize>>) {
+fn assign_active(
+    floor: &mut Floor<'_>,
+    mut tasks: Vec<Task>,
+    ran: &HashMap<Task, Vec<usize>>,
+    kept: &HashMap<Task, Vec<usize>>,
+) {
     let mut share = Share { tasks: tasks.len(), members: floor.workers.len() };
     tasks.sort_unstable_by_key(|(place, partition)| (*partition, *place));
     for before in [ran, kept] {

@@ -5,6 +5,8 @@
 //! * A **target** is computed for an epoch; it is empty for everybody while topics are missing or do not fit.
 //! * The **member epoch** is the target's once the member has given up what is not its own any more.
 
+mod commits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,7 +19,9 @@ use crate::group::Effect;
 use crate::reconcile::MemberState;
 use crate::streams_assignor::{TaskSets, Tasks, Work, Worker, sticky};
 use crate::streams_reconcile::{StreamsStep, check_owned};
-use crate::streams_topology::{Configured, ConfiguredTopic, ConfiguredSubtopology, StreamsStatus, StreamsStatusKind, StreamsTopology};
+use crate::streams_topology::{
+    Configured, ConfiguredSubtopology, ConfiguredTopic, StreamsStatus, StreamsStatusKind, StreamsTopology,
+};
 use crate::timers::{MemberTimers, Timers};
 use crate::topology::{StableHash, Topics, topics_hash};
 use crate::weight;
@@ -49,7 +53,8 @@ impl HeldTasks {
 
     /// The tasks alone.
     pub fn without_epochs(&self) -> TaskSets {
-        let active = self.active.iter().map(|(id, partitions)| (id.clone(), partitions.keys().copied().collect())).collect();
+        let active =
+            self.active.iter().map(|(id, partitions)| (id.clone(), partitions.keys().copied().collect())).collect();
         TaskSets { active, standby: self.standby.clone() }
     }
 }
@@ -124,7 +129,9 @@ impl StreamsMember {
             let runs = |(id, set): (&String, &BTreeSet<u32>)| {
                 self.assigned.active.get(id).is_some_and(|has| set.iter().all(|partition| has.contains_key(partition)))
             };
-            let keeps = |(id, set): (&String, &BTreeSet<u32>)| self.assigned.standby.get(id).is_some_and(|has| set.is_subset(has));
+            let keeps = |(id, set): (&String, &BTreeSet<u32>)| {
+                self.assigned.standby.get(id).is_some_and(|has| set.is_subset(has))
+            };
             owned.active.iter().all(runs) && owned.standby.iter().all(keeps)
         };
         if epoch < self.epoch && epoch == self.previous_epoch && owned.is_some_and(inside) {
@@ -291,7 +298,11 @@ impl StreamsGroup {
     pub(crate) fn weight(&self) -> usize {
         let topology = self.topology.as_deref().map_or(0, weight::topology);
         let members: usize = self.members.values().map(weight::streams_member).sum();
-        topology + members + weight::streams_targets(&self.targets) + weight::held_tasks(&self.runners) + weight::held_tasks(&self.keepers)
+        topology
+            + members
+            + weight::streams_targets(&self.targets)
+            + weight::held_tasks(&self.runners)
+            + weight::held_tasks(&self.keepers)
     }
 
     pub(crate) fn new(name: &str, now: u64) -> Self {
@@ -325,7 +336,9 @@ impl StreamsGroup {
     pub(crate) fn state(&self) -> &'static str {
         if self.members.is_empty() {
             "Empty"
-        } else if self.is_blind() || self.topology.as_ref().is_none_or(|topology| topology.epoch != self.validated_epoch) {
+        } else if self.is_blind()
+            || self.topology.as_ref().is_none_or(|topology| topology.epoch != self.validated_epoch)
+        {
             "NotReady"
         } else if self.epoch > self.assignment_epoch {
             "Assigning"
@@ -424,8 +437,11 @@ impl StreamsGroup {
             self.topics_hash = !self.topics_hash;
         }
         for member in self.members.values() {
-            let rebalance = (member.state == MemberState::Unrevoked).then_some((now + member.rebalance_timeout, member.epoch));
-            self.timers.set(&member.id, |timers| *timers = Timers { session: Some(now + session_timeout), rebalance, ..Timers::default() });
+            let rebalance =
+                (member.state == MemberState::Unrevoked).then_some((now + member.rebalance_timeout, member.epoch));
+            self.timers.set(&member.id, |timers| {
+                *timers = Timers { session: Some(now + session_timeout), rebalance, ..Timers::default() }
+            });
         }
         self.configured = self.topology.as_ref().and_then(|topology| topology.configure(topics).ok()).map(Arc::new);
     }
@@ -496,7 +512,8 @@ impl StreamsGroup {
         updated.host.clone_from(&request.host);
         updated.user = Some(request.user.clone());
         // After a start of the broker nobody is known to be blind; who has nothing then is as he was.
-        let has_work = before.assigned != HeldTasks::default() || self.targets.get(id).is_some_and(|target| *target != TaskSets::default());
+        let has_work = before.assigned != HeldTasks::default()
+            || self.targets.get(id).is_some_and(|target| *target != TaskSets::default());
         let changed = known != Some(&updated) || self.blind.contains(id) != blind && (has_work || !blind);
         let mut status = Vec::new();
         if updated.topology_epoch < looked.topology.epoch {
@@ -518,7 +535,8 @@ impl StreamsGroup {
             self.blind.remove(id);
         }
         let group_changed = self.take_over(looked, changed, around, out);
-        let member = self.lead(before.clone(), changed, group_changed, request.owned.as_ref(), around, &mut status, out);
+        let member =
+            self.lead(before.clone(), changed, group_changed, request.owned.as_ref(), around, &mut status, out);
         if request.shutdown && self.shutdown.is_none() {
             self.shutdown = Some(id.clone());
             self.persist_group(out);
@@ -528,9 +546,18 @@ impl StreamsGroup {
     }
 
     /// Takes over what was found, and lets the epoch rise if something is another.
-    fn take_over<W>(&mut self, looked: Looked, member: bool, around: &StreamsSurroundings<'_>, out: &mut Vec<Effect<W>>) -> bool {
+    fn take_over<W>(
+        &mut self,
+        looked: Looked,
+        member: bool,
+        around: &StreamsSurroundings<'_>,
+        out: &mut Vec<Effect<W>>,
+    ) -> bool {
         let standbys = Some(around.config.standbys);
-        let rises = member || looked.hash != self.topics_hash || looked.validated_epoch != self.validated_epoch || standbys != self.standbys;
+        let rises = member
+            || looked.hash != self.topics_hash
+            || looked.validated_epoch != self.validated_epoch
+            || standbys != self.standbys;
         if looked.fresh {
             self.topology = Some(looked.topology);
             self.persist_topology(out);
@@ -597,13 +624,18 @@ impl StreamsGroup {
                     process: member.process.clone(),
                     before: self.targets.get(&member.id).cloned().unwrap_or_default(),
                 };
-                let workers: Vec<Worker> = self.members.values().filter(|member| !self.blind.contains(&member.id)).map(worker).collect();
+                let workers: Vec<Worker> =
+                    self.members.values().filter(|member| !self.blind.contains(&member.id)).map(worker).collect();
                 let targets = sticky(&workers, &work, self.standbys.unwrap_or_default());
                 let without = self.blind.iter().map(|id| (id.clone(), TaskSets::default()));
                 workers.into_iter().map(|worker| worker.id).zip(targets).chain(without).collect()
             }
         };
-        let changed = targets.iter().filter(|(id, target)| self.targets.get(*id) != Some(*target)).map(|(id, _)| id.clone()).collect();
+        let changed = targets
+            .iter()
+            .filter(|(id, target)| self.targets.get(*id) != Some(*target))
+            .map(|(id, _)| id.clone())
+            .collect();
         self.targets = targets;
         self.assignment_epoch = self.epoch;
         self.assigned_at = around.now;
@@ -633,7 +665,8 @@ impl StreamsGroup {
         if next == *member {
             return next;
         }
-        let rebalance = (next.state == MemberState::Unrevoked).then_some((around.now + next.rebalance_timeout, next.epoch));
+        let rebalance =
+            (next.state == MemberState::Unrevoked).then_some((around.now + next.rebalance_timeout, next.epoch));
         self.timers.set(id, |timers| timers.rebalance = rebalance);
         self.put(next.clone());
         next
@@ -647,7 +680,8 @@ impl StreamsGroup {
         mut status: Vec<StreamsStatus>,
         around: &StreamsSurroundings<'_>,
     ) -> StreamsAnswer {
-        let tasks = (request.epoch == 0 || before.assigned != member.assigned).then(|| member.assigned.without_epochs());
+        let tasks =
+            (request.epoch == 0 || before.assigned != member.assigned).then(|| member.assigned.without_epochs());
         if tasks.is_some() && member.endpoint.is_some() {
             self.endpoint_epoch = self.endpoint_epoch.wrapping_add(1);
         }
@@ -661,7 +695,9 @@ impl StreamsGroup {
             missing.clone_from(&configured.missing);
         }
         if let Some(requester) = &self.shutdown {
-            let detail = format!("Streams group member {requester} encountered a fatal error and requested a shutdown for the entire application.");
+            let detail = format!(
+                "Streams group member {requester} encountered a fatal error and requested a shutdown for the entire application."
+            );
             status.push(StreamsStatus { kind: StreamsStatusKind::ShutdownApplication, detail });
         }
         StreamsAnswer {
@@ -695,13 +731,22 @@ impl StreamsGroup {
         let one = |member: &StreamsMember| {
             let tasks = member.assigned.without_epochs();
             let endpoint = member.endpoint.clone()?;
-            Some(EndpointPartitions { endpoint, active: partitions(&tasks.active), standby: partitions(&tasks.standby) })
+            Some(EndpointPartitions {
+                endpoint,
+                active: partitions(&tasks.active),
+                standby: partitions(&tasks.standby),
+            })
         };
         self.members.values().filter_map(one).collect()
     }
 
     /// A member says farewell.
-    pub(crate) fn leave<W>(&mut self, request: &StreamsHeartbeat, now: u64, out: &mut Vec<Effect<W>>) -> Result<StreamsAnswer, GroupError> {
+    pub(crate) fn leave<W>(
+        &mut self,
+        request: &StreamsHeartbeat,
+        now: u64,
+        out: &mut Vec<Effect<W>>,
+    ) -> Result<StreamsAnswer, GroupError> {
         let id = &request.member_id;
         self.members.get(id).ok_or(GroupError::UnknownMember)?;
         if request.shutdown && self.shutdown.is_none() {
@@ -735,48 +780,6 @@ impl StreamsGroup {
     }
 
     // Offsets.
-
-    /// May this member commit, and under which condition on each partition?
-    pub(crate) fn check_commit(&self, member: &crate::Committer<'_>) -> Result<Option<&StreamsMember>, GroupError> {
-        if member.generation < 0 && self.members.is_empty() {
-            return Ok(None);
-        }
-        if member.transactional && member.generation == -1 && member.member_id.is_empty() && member.instance.is_none() {
-            return Ok(None);
-        }
-        let known = self.members.get(member.member_id).ok_or(GroupError::UnknownMember)?;
-        if !member.transactional && !member.knows_epochs {
-            return Err(GroupError::UnsupportedVersion);
-        }
-        if member.generation == known.epoch {
-            return Ok(None);
-        }
-        if member.generation > known.epoch { Err(GroupError::StaleEpoch) } else { Ok(Some(known)) }
-    }
-
-    /// May offsets be read under this member epoch?
-    pub(crate) fn check_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), GroupError> {
-        if member_id.is_none() && epoch < 0 {
-            return Ok(());
-        }
-        let known = member_id.and_then(|id| self.members.get(id)).ok_or(GroupError::UnknownMember)?;
-        if known.epoch == epoch { Ok(()) } else { Err(GroupError::StaleEpoch) }
-    }
-
-    /// Does a member read this topic?
-    pub(crate) fn reads_topic(&self, topic: &str) -> bool {
-        !self.members.is_empty() && self.topology.as_ref().is_some_and(|topology| topology.readers().contains_key(topic))
-    }
-}
-
-impl StreamsMember {
-    /// A commit of an older epoch holds for tasks that the member has had since then.
-    pub(crate) fn check_older_commit(&self, epoch: i32, reader: Option<&String>, partition: u32) -> Result<(), GroupError> {
-        match reader.and_then(|id| self.runs_since(id, partition)) {
-            Some(since) if epoch >= since => Ok(()),
-            _ => Err(GroupError::StaleEpoch),
-        }
-    }
 }
 
 /// Stands for the target of one member.

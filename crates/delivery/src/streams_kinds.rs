@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::GroupError;
 use crate::coordinator::GroupCoordinator;
 use crate::group::{Effect, GroupState};
 use crate::kinds::Kind;
 use crate::record::group_key;
 use crate::streams_assignor::TaskSets;
-use crate::streams_group::{StreamsAnswer, StreamsConfig, StreamsError, StreamsGroup, StreamsHeartbeat, StreamsMember, StreamsSurroundings};
+use crate::streams_group::{
+    StreamsAnswer, StreamsConfig, StreamsError, StreamsGroup, StreamsHeartbeat, StreamsMember, StreamsSurroundings,
+};
 use crate::streams_topology::{ConfiguredSubtopology, ConfiguredTopic, InternalTopic, StreamsTopology};
-use crate::GroupError;
 
 /// A topology as it is shown: with what was decided, or as the application describes it while topics are missing.
 #[derive(Clone, Debug)]
@@ -40,7 +42,11 @@ pub struct StreamsGroupSummary {
 
 fn undecided(topology: &StreamsTopology) -> BTreeMap<String, ConfiguredSubtopology> {
     let one = |topic: &InternalTopic| {
-        let configured = ConfiguredTopic { partitions: topic.partitions, replication: topic.replication, configs: topic.configs.clone() };
+        let configured = ConfiguredTopic {
+            partitions: topic.partitions,
+            replication: topic.replication,
+            configs: topic.configs.clone(),
+        };
         (topic.name.clone(), configured)
     };
     let all = topology.subtopologies.iter().map(|(id, subtopology)| {
@@ -87,7 +93,9 @@ impl<W: Copy> GroupCoordinator<W> {
         let outcome = match self.groups.get_mut(name) {
             Some(Kind::Streams(group)) if request.epoch < 0 => group.leave(request, now, out).map_err(Into::into),
             Some(Kind::Streams(group)) => group.heartbeat(request, &around, out),
-            Some(Kind::Classic(classic)) if classic.state != GroupState::Empty || request.epoch != 0 => Err(GroupError::GroupNotFound.into()),
+            Some(Kind::Classic(classic)) if classic.state != GroupState::Empty || request.epoch != 0 => {
+                Err(GroupError::GroupNotFound.into())
+            }
             found @ (None | Some(Kind::Classic(_))) if request.epoch == 0 => {
                 let mut group = StreamsGroup::new(name, now);
                 let mut effects = Vec::new();
@@ -134,7 +142,11 @@ impl<W: Copy> GroupCoordinator<W> {
             assignment_epoch: group.assignment_epoch,
             topology: group.topology.as_ref().map(|topology| StreamsGroupTopology {
                 epoch: topology.epoch,
-                subtopologies: group.ready().filter(|_| !group.is_blind()).cloned().unwrap_or_else(|| undecided(topology)),
+                subtopologies: group
+                    .ready()
+                    .filter(|_| !group.is_blind())
+                    .cloned()
+                    .unwrap_or_else(|| undecided(topology)),
             }),
             blind: group.is_blind(),
             members: group.members.values().map(|member| (member.clone(), target(&member.id))).collect(),

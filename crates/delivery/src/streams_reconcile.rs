@@ -46,8 +46,10 @@ impl StreamsStep<'_> {
     }
 
     fn advance(&self, member: &StreamsMember, epoch: i32) -> StreamsMember {
-        let (mut assigned, mut revoking, mut coming) = (HeldTasks::default(), HeldTasks::default(), HeldTasks::default());
-        let wanted = |tasks: &Tasks, id: &str, partition: u32| tasks.get(id).is_some_and(|set| set.contains(&partition));
+        let (mut assigned, mut revoking, mut coming) =
+            (HeldTasks::default(), HeldTasks::default(), HeldTasks::default());
+        let wanted =
+            |tasks: &Tasks, id: &str, partition: u32| tasks.get(id).is_some_and(|set| set.contains(&partition));
         let mut waits = false;
         for (id, partitions) in &member.assigned.active {
             for (partition, since) in partitions {
@@ -96,13 +98,19 @@ impl StreamsStep<'_> {
 }
 
 /// Are there such tasks?
-pub(crate) fn check_owned(owned: &TaskSets, subtopologies: &BTreeMap<String, ConfiguredSubtopology>) -> Result<(), StreamsError> {
+pub(crate) fn check_owned(
+    owned: &TaskSets,
+    subtopologies: &BTreeMap<String, ConfiguredSubtopology>,
+) -> Result<(), StreamsError> {
     for (id, partitions) in owned.active.iter().chain(&owned.standby) {
         let Some(one) = subtopologies.get(id) else {
             return Err(StreamsError::InvalidRequest(format!("Subtopology {id} does not exist in the topology.")));
         };
         if let Some(partition) = partitions.iter().find(|partition| **partition >= one.tasks) {
-            let detail = format!("Task {partition} for subtopology {id} is invalid. Number of tasks for this subtopology: {}", one.tasks);
+            let detail = format!(
+                "Task {partition} for subtopology {id} is invalid. Number of tasks for this subtopology: {}",
+                one.tasks
+            );
             return Err(StreamsError::InvalidRequest(detail));
         }
     }

@@ -71,7 +71,9 @@ fn put_tasks(out: &mut BytesMut, tasks: &Tasks) {
 }
 
 fn take_tasks(from: &mut &[u8]) -> Option<Tasks> {
-    take_list(from, |from| Some((take_text(from)?, take_list::<u32, BTreeSet<u32>>(from, |from| from.try_get_u32().ok())?)))
+    take_list(from, |from| {
+        Some((take_text(from)?, take_list::<u32, BTreeSet<u32>>(from, |from| from.try_get_u32().ok())?))
+    })
 }
 
 fn put_held(out: &mut BytesMut, held: &HeldTasks) {
@@ -130,7 +132,9 @@ fn take_subtopology(from: &mut &[u8]) -> Option<(String, Subtopology)> {
         sinks: take_list(from, take_text)?,
         repartition: take_list(from, take_topic)?,
         changelogs: take_list(from, take_topic)?,
-        copartitioned: take_list(from, |from| Some(CopartitionGroup { sources: places(from)?, repartition: places(from)? }))?,
+        copartitioned: take_list(from, |from| {
+            Some(CopartitionGroup { sources: places(from)?, repartition: places(from)? })
+        })?,
     };
     Some((id, one))
 }
@@ -222,7 +226,8 @@ impl StreamsGroup {
     pub(crate) fn restore_topology(&mut self, mut from: &[u8]) -> Option<()> {
         (from.try_get_u8().ok()? == VERSION).then_some(())?;
         let epoch = from.try_get_i32().ok()?;
-        self.topology = Some(Arc::new(StreamsTopology { epoch, subtopologies: take_list(&mut from, take_subtopology)? }));
+        self.topology =
+            Some(Arc::new(StreamsTopology { epoch, subtopologies: take_list(&mut from, take_subtopology)? }));
         Some(())
     }
 

@@ -93,12 +93,18 @@ impl StreamsTopology {
     /// About the bytes that it takes to keep.
     fn weight(&self) -> usize {
         let internal = |topic: &InternalTopic| {
-            ENTRY + topic.name.len() + topic.configs.iter().map(|(name, value)| ENTRY + name.len() + value.len()).sum::<usize>()
+            ENTRY
+                + topic.name.len()
+                + topic.configs.iter().map(|(name, value)| ENTRY + name.len() + value.len()).sum::<usize>()
         };
         let group = |group: &CopartitionGroup| ENTRY + 2 * (group.sources.len() + group.repartition.len());
         let one = |(id, one): (&String, &Subtopology)| {
             let names = one.sources.iter().chain(&one.sinks).map(|name| ENTRY + name.len()).sum::<usize>();
-            ENTRY + id.len() + names + one.internal().map(internal).sum::<usize>() + one.copartitioned.iter().map(group).sum::<usize>()
+            ENTRY
+                + id.len()
+                + names
+                + one.internal().map(internal).sum::<usize>()
+                + one.copartitioned.iter().map(group).sum::<usize>()
         };
         self.subtopologies.iter().map(one).sum()
     }
@@ -248,7 +254,11 @@ impl StreamsTopology {
 
     /// What is told somebody for whom these are not there.
     pub(crate) fn without(&self, hidden: &BTreeSet<String>, topics: &dyn Topics) -> StreamsStatus {
-        let absent: Vec<&String> = self.sources().into_iter().filter(|topic| hidden.contains(*topic) || topics.find(topic).is_none()).collect();
+        let absent: Vec<&String> = self
+            .sources()
+            .into_iter()
+            .filter(|topic| hidden.contains(*topic) || topics.find(topic).is_none())
+            .collect();
         missing_sources(&absent)
     }
 
@@ -291,10 +301,17 @@ impl StreamsTopology {
         for (id, subtopology) in &self.subtopologies {
             let one = subtopology.configured(id, &counts)?;
             tasks += u64::from(one.tasks);
-            partitions += one.repartition.values().chain(one.changelogs.values()).map(|topic| u64::from(topic.partitions)).sum::<u64>();
+            partitions += one
+                .repartition
+                .values()
+                .chain(one.changelogs.values())
+                .map(|topic| u64::from(topic.partitions))
+                .sum::<u64>();
             subtopologies.insert(id.clone(), one);
             if tasks > TASKS_MAX || partitions > TASKS_MAX {
-                return Err(Trouble::Invalid(format!("The topology has more than {TASKS_MAX} tasks or partitions of internal topics.")));
+                return Err(Trouble::Invalid(format!(
+                    "The topology has more than {TASKS_MAX} tasks or partitions of internal topics."
+                )));
             }
         }
         let missing = missing(&subtopologies, topics)?;
@@ -309,7 +326,9 @@ impl StreamsTopology {
     fn decide_repartition(&self, counts: &mut Counts<'_>) -> Result<(), Trouble> {
         let mut decided: BTreeMap<String, u32> = BTreeMap::new();
         let read = self.subtopologies.values().flat_map(|one| &one.repartition);
-        decided.extend(read.clone().filter(|topic| topic.partitions > 0).map(|topic| (topic.name.clone(), topic.partitions)));
+        decided.extend(
+            read.clone().filter(|topic| topic.partitions > 0).map(|topic| (topic.name.clone(), topic.partitions)),
+        );
         // A writer may read what another one writes: round by round, until nobody waits any more.
         let mut waiting: Vec<(&Subtopology, &String)> =
             self.subtopologies.values().flat_map(|one| one.sinks.iter().map(move |sink| (one, sink))).collect();
@@ -342,19 +361,29 @@ impl StreamsTopology {
 impl Subtopology {
     /// Topics that are read side by side get the same number; `internal` are all repartition topics, and whether the application names
     /// their number.
-    fn copartition(&self, group: &CopartitionGroup, internal: &HashMap<&str, bool>, counts: &mut Counts<'_>) -> Result<(), Trouble> {
+    fn copartition(
+        &self,
+        group: &CopartitionGroup,
+        internal: &HashMap<&str, bool>,
+        counts: &mut Counts<'_>,
+    ) -> Result<(), Trouble> {
         let sources = group.sources.iter().filter_map(|at| self.sources.get(usize::from(*at)));
         let repartition = group.repartition.iter().filter_map(|at| self.repartition.get(usize::from(*at)));
         let names: BTreeSet<&String> = sources.chain(repartition.map(|topic| &topic.name)).collect();
-        let (inner, outer): (Vec<&String>, Vec<&String>) = names.into_iter().partition(|name| internal.contains_key(name.as_str()));
+        let (inner, outer): (Vec<&String>, Vec<&String>) =
+            names.into_iter().partition(|name| internal.contains_key(name.as_str()));
         let fixed = |name: &&String| internal.get(name.as_str()).copied().unwrap_or(false);
         // Others' topics count first, then those whose number the application names.
         let firm: Vec<&String> = if outer.is_empty() { inner.iter().copied().filter(fixed).collect() } else { outer };
         let numbers = firm.iter().map(|name| Ok((*name, counts.need(name)?))).collect::<Result<Vec<_>, Trouble>>()?;
         let mut wanted = numbers.first().map(|(_, partitions)| *partitions);
         if numbers.iter().any(|(_, partitions)| Some(*partitions) != wanted) {
-            let numbers: Vec<String> = numbers.iter().map(|(name, partitions)| format!("{name}={partitions}")).collect();
-            return Err(partitioned(format!("Following topics do not have the same number of partitions: [{}]", numbers.join(", "))));
+            let numbers: Vec<String> =
+                numbers.iter().map(|(name, partitions)| format!("{name}={partitions}")).collect();
+            return Err(partitioned(format!(
+                "Following topics do not have the same number of partitions: [{}]",
+                numbers.join(", ")
+            )));
         }
         if wanted.is_none() {
             for name in &inner {
@@ -378,8 +407,11 @@ impl Subtopology {
         let one = |topic: &InternalTopic| -> Result<(String, ConfiguredTopic), Trouble> {
             let decided = || counts.decided.get(&topic.name).copied();
             let partitions = Some(topic.partitions).filter(|count| *count > 0).or_else(decided);
-            let partitions = partitions.ok_or_else(|| Trouble::Invalid(format!("The number of partitions of {} cannot be told.", topic.name)))?;
-            let configured = ConfiguredTopic { partitions, replication: topic.replication, configs: topic.configs.clone() };
+            let partitions = partitions.ok_or_else(|| {
+                Trouble::Invalid(format!("The number of partitions of {} cannot be told.", topic.name))
+            })?;
+            let configured =
+                ConfiguredTopic { partitions, replication: topic.replication, configs: topic.configs.clone() };
             Ok((topic.name.clone(), configured))
         };
         Ok(ConfiguredSubtopology {
@@ -393,14 +425,19 @@ impl Subtopology {
 }
 
 /// Internal topics that do not exist; those that do have to have the right number of partitions.
-fn missing(all: &BTreeMap<String, ConfiguredSubtopology>, topics: &dyn Topics) -> Result<BTreeMap<String, ConfiguredTopic>, Trouble> {
+fn missing(
+    all: &BTreeMap<String, ConfiguredSubtopology>,
+    topics: &dyn Topics,
+) -> Result<BTreeMap<String, ConfiguredTopic>, Trouble> {
     let mut missing = BTreeMap::new();
     for (name, topic) in all.values().flat_map(|one| one.repartition.iter().chain(&one.changelogs)) {
         match topics.find(name) {
             None => drop(missing.insert(name.clone(), topic.clone())),
             Some((_, found)) if found != topic.partitions => {
                 let expected = topic.partitions;
-                let detail = format!("Existing topic {name} has different number of partitions: expected {expected}, found {found}");
+                let detail = format!(
+                    "Existing topic {name} has different number of partitions: expected {expected}, found {found}"
+                );
                 return Err(partitioned(detail));
             }
             Some(_) => {}
@@ -419,18 +456,24 @@ impl StreamsTopology {
             return Err("The epoch of the topology is negative.".to_owned());
         }
         if self.subtopologies.len() > SUBTOPOLOGIES_MAX || self.weight() > BYTES_MAX {
-            return Err(format!("The topology has more than {SUBTOPOLOGIES_MAX} subtopologies, or more than {BYTES_MAX} bytes."));
+            return Err(format!(
+                "The topology has more than {SUBTOPOLOGIES_MAX} subtopologies, or more than {BYTES_MAX} bytes."
+            ));
         }
         for (id, one) in &self.subtopologies {
             if let Some(topic) = one.changelogs.iter().find(|topic| topic.partitions != 0) {
                 let (name, count) = (&topic.name, topic.partitions);
-                return Err(format!("Changelog topic {name} must have an undefined partition count, but it is set to {count}."));
+                return Err(format!(
+                    "Changelog topic {name} must have an undefined partition count, but it is set to {count}."
+                ));
             }
             if let Some(topic) = one.internal().find(|topic| u64::from(topic.partitions) > TASKS_MAX) {
                 return Err(format!("Topic {} cannot have {} partitions.", topic.name, topic.partitions));
             }
             let outside = |places: &[u16], count: usize| places.iter().any(|place| usize::from(*place) >= count);
-            let stray = |group: &CopartitionGroup| outside(&group.sources, one.sources.len()) || outside(&group.repartition, one.repartition.len());
+            let stray = |group: &CopartitionGroup| {
+                outside(&group.sources, one.sources.len()) || outside(&group.repartition, one.repartition.len())
+            };
             if one.copartitioned.iter().any(stray) {
                 return Err(format!("A copartition group of subtopology {id} names what is not among its topics."));
             }

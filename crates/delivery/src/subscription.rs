@@ -37,9 +37,9 @@ use crate::subscription_record::PAGE_OFFSETS;
 
 mod acks;
 mod available;
-mod dying;
 mod balance;
 mod durable;
+mod dying;
 mod gaps;
 mod inside;
 mod keys;
@@ -53,18 +53,18 @@ pub(crate) mod time_outs;
 use acks::{Acks, Written};
 use balance::Balance;
 pub use durable::{Changes, DoneList};
+pub use dying::DeadLettering;
 pub use gaps::{Gaps, Searched};
 pub use inside::DoneOffsets;
+use keys::Keys;
 pub use leaving::Leaving;
 pub use levels::LevelPage;
 use levels::LevelPages;
-use keys::Keys;
 use ready::{Ready, Waiting};
-pub use dying::DeadLettering;
 pub use rest::Rest;
-pub use time_outs::{Retry, RetryOf};
-use time_outs::DELAYED;
 use returned::RETURNED;
+use time_outs::DELAYED;
+pub use time_outs::{Retry, RetryOf};
 
 /// Who acquires: chosen by the caller, one number a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -203,7 +203,8 @@ pub struct Dead {
 impl Dead {
     /// Do these lie behind others, and have died alike?
     pub fn follows(&self, before: &Self) -> bool {
-        before.last.checked_add(1) == Some(self.first) && Self { first: self.first, last: self.last, ..*before } == *self
+        before.last.checked_add(1) == Some(self.first)
+            && Self { first: self.first, last: self.last, ..*before } == *self
     }
 
     /// Adds to a list; what follows on its last makes that longer.
@@ -338,7 +339,9 @@ impl Subscription {
 
     /// Records that are not done, of a log that ends at `log_end`; gaps that are not known count.
     pub fn backlog(&self, log_end: u64) -> u64 {
-        log_end.saturating_sub(self.end.max(self.start)) - self.gaps_ahead(log_end) + self.ready.count() + self.in_flight.count()
+        log_end.saturating_sub(self.end.max(self.start)) - self.gaps_ahead(log_end)
+            + self.ready.count()
+            + self.in_flight.count()
     }
 
     /// Where one offset stands.
@@ -493,7 +496,11 @@ impl Subscription {
 
     /// What `consumer` has of `first..=last`, as runs, both ends included.
     pub fn held(&self, consumer: ConsumerId, first: u64, last: u64) -> Vec<(u64, u64)> {
-        self.in_flight.select(first, last, |flight| flight.consumer == consumer).into_iter().map(|run| (run.first, run.last)).collect()
+        self.in_flight
+            .select(first, last, |flight| flight.consumer == consumer)
+            .into_iter()
+            .map(|run| (run.first, run.last))
+            .collect()
     }
 
     /// `consumer` says what is to become of `first..=last`, which it has (see [`Subscription::check`]). What is dead is added
@@ -517,7 +524,11 @@ impl Subscription {
                 Verdict::Accept | Verdict::Gap => {
                     self.forget_keys(run.first, run.last, true);
                     self.forget_removed(run.first, run.last);
-                    self.settle(run.first, run.last, if verdict == Verdict::Accept { Done::Acknowledged } else { Done::Archived });
+                    self.settle(
+                        run.first,
+                        run.last,
+                        if verdict == Verdict::Accept { Done::Acknowledged } else { Done::Archived },
+                    );
                 }
                 Verdict::Release => self.give_back(*run, true, rules, dead, now),
                 Verdict::Return => {
@@ -583,10 +594,23 @@ impl Subscription {
         acks.forget_open();
         let mut levels = std::mem::take(&mut self.levels);
         levels.forget();
-        let (levelled, returned_first, given, turnover) = (self.levelled, self.returned_first, self.given.map(|_| 0), self.turnover + 1);
+        let (levelled, returned_first, given, turnover) =
+            (self.levelled, self.returned_first, self.given.map(|_| 0), self.turnover + 1);
         // What lies before may be given out again: it is searched again.
-        let searched = Searched { until: if self.searched.until == u64::MAX { u64::MAX } else { start }, ..self.searched };
-        *self = Self { changed, stored, levelled, returned_first, levels, acks, given, turnover, searched, ..Self::new(start) };
+        let searched =
+            Searched { until: if self.searched.until == u64::MAX { u64::MAX } else { start }, ..self.searched };
+        *self = Self {
+            changed,
+            stored,
+            levelled,
+            returned_first,
+            levels,
+            acks,
+            given,
+            turnover,
+            searched,
+            ..Self::new(start)
+        };
         self.set_key_ordered(ordered);
         self.ready.set_returned_first(returned_first);
     }
@@ -612,7 +636,11 @@ impl Subscription {
         self.disown(first, last);
         self.touch(first, last);
         if let Some(wait) = rules.retry.and_then(|retry| retry.wait(tries, failed)) {
-            return self.hold(first, last, Flight { consumer: DELAYED, deadline: time_outs::deadline(now, wait), ..run.value });
+            return self.hold(
+                first,
+                last,
+                Flight { consumer: DELAYED, deadline: time_outs::deadline(now, wait), ..run.value },
+            );
         }
         let level = if self.returned_first { Some(RETURNED) } else { level };
         self.ready.insert(first, last, Waiting { tries, level: level.filter(|_| self.levelled) });
@@ -655,7 +683,9 @@ impl Subscription {
     /// Nobody has these any more.
     fn let_go(&mut self, first: u64, last: u64) -> Vec<Run<Flight>> {
         let taken = self.in_flight.take(first, last);
-        let of = |holder: ConsumerId| taken.iter().filter(|run| run.value.consumer == holder).map(|run| run.last - run.first + 1).sum::<u64>();
+        let of = |holder: ConsumerId| {
+            taken.iter().filter(|run| run.value.consumer == holder).map(|run| run.last - run.first + 1).sum::<u64>()
+        };
         self.dying -= of(DEAD_LETTERS);
         self.delayed -= of(DELAYED);
         taken

@@ -48,7 +48,8 @@ pub(crate) const fn page_bytes_max() -> usize {
 /// States of pages: of version 1 the first with a count, and the first that is dead; of version 2 likewise.
 const PLAIN_DEAD: u8 = 128;
 const RETURNED: u8 = 2;
-const REASONS: [DeadReason; 4] = [DeadReason::Rejected, DeadReason::DeliveryLimit, DeadReason::Expired, DeadReason::MaxLength];
+const REASONS: [DeadReason; 4] =
+    [DeadReason::Rejected, DeadReason::DeliveryLimit, DeadReason::Expired, DeadReason::MaxLength];
 
 /// The state of a run that is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +123,10 @@ impl SubscriptionName {
             value.extend(changes.given.map(u64::to_be_bytes).into_iter().flatten());
             (self.key(START, None), Some(value.freeze()))
         });
-        let pages = changes.pages.iter().map(|(page, runs)| (self.key(PAGE, Some(*page)), (!runs.is_empty()).then(|| encode_runs(*page, runs))));
+        let pages = changes
+            .pages
+            .iter()
+            .map(|(page, runs)| (self.key(PAGE, Some(*page)), (!runs.is_empty()).then(|| encode_runs(*page, runs))));
         let levels = changes.levels.iter().map(|(page, levels)| {
             let value = levels.as_ref().map(|levels| [&[PLAIN], levels.as_bytes()].concat().into());
             (self.key(LEVELS, Some(*page)), value)
@@ -193,7 +197,11 @@ fn decode_bits(base: u64, value: &mut &[u8]) -> Option<Vec<PageRun>> {
         match (set, from) {
             (true, None) => from = Some(place),
             (false, Some(first)) => {
-                runs.push(PageRun { first: base + first, last: base + place - 1, state: StoredState::Done(Done::Acknowledged) });
+                runs.push(PageRun {
+                    first: base + first,
+                    last: base + place - 1,
+                    state: StoredState::Done(Done::Acknowledged),
+                });
                 from = None;
             }
             _ => {}
@@ -246,7 +254,10 @@ pub fn subscription_record(mut key: &[u8], mut value: &[u8]) -> Option<Option<(S
         key = rest;
         let group = std::str::from_utf8(group).ok()?.into();
         let name = SubscriptionName { group, topic: key.try_get_u128().ok()?, partition: key.try_get_u32().ok()? };
-        let version = value.try_get_u8().ok().filter(|version| [PLAIN, FULL].contains(version) || kind == PAGE && [BITS, DONE].contains(version))?;
+        let version = value
+            .try_get_u8()
+            .ok()
+            .filter(|version| [PLAIN, FULL].contains(version) || kind == PAGE && [BITS, DONE].contains(version))?;
         if kind == START {
             let start = value.try_get_u64().ok()?;
             let given = if version == FULL { Some(value.try_get_u64().ok()?) } else { None };
@@ -257,7 +268,11 @@ pub fn subscription_record(mut key: &[u8], mut value: &[u8]) -> Option<Option<(S
             return Some((name, SubscriptionRecord::Levels(page, LevelPage::decode(value)?)));
         }
         if kind == LIST {
-            let runs = if version == PLAIN { done_list::take_runs_of_version_1(value) } else { done_list::take_runs(value, 0) };
+            let runs = if version == PLAIN {
+                done_list::take_runs_of_version_1(value)
+            } else {
+                done_list::take_runs(value, 0)
+            };
             return Some((name, SubscriptionRecord::List(page, runs?)));
         }
         let base = page.checked_mul(PAGE_OFFSETS)?;

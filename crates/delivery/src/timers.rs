@@ -59,7 +59,8 @@ impl MemberTimers {
                 expired.push(id.clone());
             }
         }
-        self.wakes_at = self.of.iter().filter(|(id, _)| !expired.contains(id)).filter_map(|(_, timers)| timers.next()).min();
+        self.wakes_at =
+            self.of.iter().filter(|(id, _)| !expired.contains(id)).filter_map(|(_, timers)| timers.next()).min();
         expired
     }
 }

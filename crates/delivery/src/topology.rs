@@ -116,7 +116,10 @@ pub(crate) fn without_epochs(owned: &Owned) -> Target {
 
 /// All partitions, each got in `epoch`.
 pub(crate) fn with_epoch(target: &Target, epoch: i32) -> Owned {
-    target.iter().map(|(topic, partitions)| (*topic, Arc::new(partitions.iter().map(|partition| (*partition, epoch)).collect()))).collect()
+    target
+        .iter()
+        .map(|(topic, partitions)| (*topic, Arc::new(partitions.iter().map(|partition| (*partition, epoch)).collect())))
+        .collect()
 }
 
 /// FNV-1a over 64 bits: the same in every release, for what is kept.

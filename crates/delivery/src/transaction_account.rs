@@ -61,7 +61,9 @@ impl Account {
 pub(crate) fn more_bytes(there: Option<&PendingOffsets>, commits: &[Commit]) -> usize {
     let of = |commit: &Commit| {
         let bytes = weight::offset_of_transaction(&commit.topic, &commit.offset.metadata);
-        let before = there.filter(|there| !there.is_empty()).and_then(|there| there.get(&(commit.topic.clone(), commit.partition)));
+        let before = there
+            .filter(|there| !there.is_empty())
+            .and_then(|there| there.get(&(commit.topic.clone(), commit.partition)));
         bytes.saturating_sub(before.map_or(0, |before| weight::offset_of_transaction(&commit.topic, &before.metadata)))
     };
     commits.iter().map(of).sum()

@@ -110,7 +110,15 @@ pub(crate) fn decode(key: &[u8], mut from: &[u8]) -> Option<FoundPiece> {
     (from.try_get_u8().ok()? == VERSION).then_some(())?;
     let producer = (from.try_get_i64().ok()?, from.try_get_i16().ok()?);
     let started = from.try_get_u64().ok()?;
-    Some(FoundPiece { id, number, producer, started, bytes, logs: take_logs(&mut from)?, groups: take_groups(&mut from)? })
+    Some(FoundPiece {
+        id,
+        number,
+        producer,
+        started,
+        bytes,
+        logs: take_logs(&mut from)?,
+        groups: take_groups(&mut from)?,
+    })
 }
 
 impl FoundPiece {
@@ -131,8 +139,13 @@ impl Transaction {
         out.put_i16(self.producer.1);
         out.put_u64(self.started);
         put_logs(&mut out, addition.logs.iter());
-        let offsets = |commits: &[Commit]| commits.iter().map(|one| ((one.topic.clone(), one.partition), one.offset.clone())).collect();
-        put_groups(&mut out, &addition.group.map(|(group, commits)| (group.to_owned(), offsets(commits))).into_iter().collect());
+        let offsets = |commits: &[Commit]| {
+            commits.iter().map(|one| ((one.topic.clone(), one.partition), one.offset.clone())).collect()
+        };
+        put_groups(
+            &mut out,
+            &addition.group.map(|(group, commits)| (group.to_owned(), offsets(commits))).into_iter().collect(),
+        );
         Some(out.freeze())
     }
 
@@ -160,14 +173,16 @@ impl Transaction {
             return Vec::new();
         }
         self.pieces.based = true;
-        let numbers = self.pieces.numbers.start..whole.contained.clamp(self.pieces.numbers.start, self.pieces.numbers.end);
+        let numbers =
+            self.pieces.numbers.start..whole.contained.clamp(self.pieces.numbers.start, self.pieces.numbers.end);
         self.pieces.numbers.start = numbers.end;
         numbers.map(|number| key_of(&whole.id, number)).collect()
     }
 
     /// At a start, in the order of their numbers. False: it is not of the transaction under way, or contained in its record.
     pub(crate) fn take_piece(&mut self, found: FoundPiece) -> bool {
-        let is_of = self.state == TransactionState::Ongoing && self.producer == found.producer && self.started == found.started;
+        let is_of =
+            self.state == TransactionState::Ongoing && self.producer == found.producer && self.started == found.started;
         if !is_of || found.number < self.pieces.numbers.end {
             return false;
         }

@@ -121,5 +121,8 @@ pub(crate) fn decode(key: &[u8], mut from: &[u8]) -> Option<(String, Transaction
     let offset_bytes = weight::offsets_of_transaction(&id, &offsets);
     let transaction = Transaction::new(producer, timeout, updated);
     let pieces = Pieces::of_record(contained);
-    Some((id, Transaction { previous, state, started, logs, offsets, marker_epoch, offset_bytes, pieces, ..transaction }))
+    Some((
+        id,
+        Transaction { previous, state, started, logs, offsets, marker_epoch, offset_bytes, pieces, ..transaction },
+    ))
 }

@@ -10,6 +10,8 @@
 //!
 //! Each change comes with the record that must be durable before anybody is told.
 
+mod transaction;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -225,7 +227,15 @@ impl TransactionCoordinator {
     /// No ids yet.
     pub fn new(settings: TransactionSettings) -> Self {
         let (by_id, by_group) = (HashMap::new(), HashMap::new());
-        Self { settings, by_id, ids: BTreeSet::new(), by_group, deadlines: BTreeSet::new(), account: Account::default(), found: BTreeMap::new() }
+        Self {
+            settings,
+            by_id,
+            ids: BTreeSet::new(),
+            by_group,
+            deadlines: BTreeSet::new(),
+            account: Account::default(),
+            found: BTreeMap::new(),
+        }
     }
 
     /// Puts a record back at start; false when it is none of ours. Then come [`Self::restored`], [`Self::found_open`], [`Self::unfinished`] and
@@ -355,7 +365,11 @@ impl TransactionCoordinator {
             _ if again => Ok(Initialised::Unchanged(known.producer)),
             TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort => {
                 let (producer_id, epoch) = known.producer;
-                let next = if epoch >= EPOCH_LAST { (fresh.ok_or(TransactionError::Concurrent)?, 0) } else { (producer_id, epoch + 1) };
+                let next = if epoch >= EPOCH_LAST {
+                    (fresh.ok_or(TransactionError::Concurrent)?, 0)
+                } else {
+                    (producer_id, epoch + 1)
+                };
                 known.previous = expected;
                 known.producer = next;
                 (known.timeout, known.state, known.updated) = (timeout, TransactionState::Empty, now);
@@ -381,7 +395,12 @@ impl TransactionCoordinator {
     ///
     /// # Errors
     /// See [`Self::enter_logs`].
-    pub fn add_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<Option<Change>, TransactionError> {
+    pub fn add_logs(
+        &mut self,
+        claim: Claim<'_>,
+        logs: impl IntoIterator<Item = LogId>,
+        now: u64,
+    ) -> Result<Option<Change>, TransactionError> {
         let (_, new, added) = self.take_logs(claim, logs, now)?;
         let known = self.of(claim)?;
         Ok(new.then(|| {
@@ -395,12 +414,22 @@ impl TransactionCoordinator {
     ///
     /// # Errors
     /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`, `TooMuch`.
-    pub fn enter_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<(Arc<Gate>, bool), TransactionError> {
+    pub fn enter_logs(
+        &mut self,
+        claim: Claim<'_>,
+        logs: impl IntoIterator<Item = LogId>,
+        now: u64,
+    ) -> Result<(Arc<Gate>, bool), TransactionError> {
         self.take_logs(claim, logs, now).map(|(gate, new, _)| (gate, new))
     }
 
     /// The same, and what is new.
-    fn take_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<(Arc<Gate>, bool, Vec<LogId>), TransactionError> {
+    fn take_logs(
+        &mut self,
+        claim: Claim<'_>,
+        logs: impl IntoIterator<Item = LogId>,
+        now: u64,
+    ) -> Result<(Arc<Gate>, bool, Vec<LogId>), TransactionError> {
         let id = claim.id;
         let known = self.of(claim)?;
         let added: Vec<LogId> = logs.into_iter().filter(|log| !known.logs.contains(log)).collect();
@@ -452,7 +481,8 @@ impl TransactionCoordinator {
     fn enter_group(&mut self, claim: Claim<'_>, group: &str, now: u64) -> Result<bool, TransactionError> {
         let id = claim.id;
         let known = self.of(claim)?;
-        let (new, holds, held) = (!known.offsets.contains_key(group), known.record_weight(), weight::held_by_transaction(known));
+        let (new, holds, held) =
+            (!known.offsets.contains_key(group), known.record_weight(), weight::held_by_transaction(known));
         let bytes = weight::group_of_transaction(id, group);
         if new {
             self.check_record(holds, bytes)?;
@@ -479,12 +509,20 @@ impl TransactionCoordinator {
     ///
     /// # Errors
     /// `UnknownProducer`, `Fenced`, `Concurrent`, `NoMemory`, `TooMuch`; `InvalidState` when the group is not part of the transaction.
-    pub fn add_offsets(&mut self, claim: Claim<'_>, group: &str, commits: Vec<Commit>, version: Version, now: u64) -> Result<Change, TransactionError> {
+    pub fn add_offsets(
+        &mut self,
+        claim: Claim<'_>,
+        group: &str,
+        commits: Vec<Commit>,
+        version: Version,
+        now: u64,
+    ) -> Result<Change, TransactionError> {
         let known = self.of(claim)?;
         if version == Version::V1 && !(known.state == TransactionState::Ongoing && known.offsets.contains_key(group)) {
             return Err(TransactionError::InvalidState);
         }
-        let (more, holds, held) = (more_bytes(known.offsets.get(group), &commits), known.record_weight(), weight::held_by_transaction(known));
+        let (more, holds, held) =
+            (more_bytes(known.offsets.get(group), &commits), known.record_weight(), weight::held_by_transaction(known));
         self.check_record(holds, more)?;
         self.account.check_more(held, more)?;
         if version == Version::V2 {
@@ -508,8 +546,13 @@ impl TransactionCoordinator {
     /// Does a transaction hold an offset of this group that may take effect?
     pub fn holds_offset(&self, group: &str, topic: &str, partition: u32) -> bool {
         let key = (topic.to_owned(), partition);
-        let may_take_effect = |id: &String| self.by_id.get(id.as_str()).filter(|known| known.state != TransactionState::PrepareAbort);
-        let holds = |id: &String| may_take_effect(id).and_then(|known| known.offsets.get(group)).is_some_and(|offsets| offsets.contains_key(&key));
+        let may_take_effect =
+            |id: &String| self.by_id.get(id.as_str()).filter(|known| known.state != TransactionState::PrepareAbort);
+        let holds = |id: &String| {
+            may_take_effect(id)
+                .and_then(|known| known.offsets.get(group))
+                .is_some_and(|offsets| offsets.contains_key(&key))
+        };
         self.by_group.get(group).is_some_and(|ids| ids.iter().any(holds))
     }
 
@@ -536,11 +579,17 @@ impl TransactionCoordinator {
             return Err(TransactionError::Fenced);
         }
         match (known.state, commit) {
-            (TransactionState::PrepareCommit, true) | (TransactionState::PrepareAbort, false) => Err(TransactionError::Concurrent),
-            (TransactionState::CompleteCommit, true) | (TransactionState::CompleteAbort, false) if again || version == Version::V1 => {
+            (TransactionState::PrepareCommit, true) | (TransactionState::PrepareAbort, false) => {
+                Err(TransactionError::Concurrent)
+            }
+            (TransactionState::CompleteCommit, true) | (TransactionState::CompleteAbort, false)
+                if again || version == Version::V1 =>
+            {
                 Ok(Ended::Already(known.producer))
             }
-            (TransactionState::Ongoing, true) if !again && known.is_too_much(self.settings.record_bytes_max) => Err(TransactionError::TooMuch),
+            (TransactionState::Ongoing, true) if !again && known.is_too_much(self.settings.record_bytes_max) => {
+                Err(TransactionError::TooMuch)
+            }
             (TransactionState::Ongoing, _) if !again => {
                 let ending = known.end(id, commit, version, fresh, now)?;
                 let next = known.producer;
@@ -586,7 +635,9 @@ impl TransactionCoordinator {
         let mut endings = Vec::new();
         while let Some((_, id)) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now).cloned() {
             self.deadlines.pop_first();
-            if let Some(known) = self.by_id.get_mut(id.as_str()).filter(|known| known.state == TransactionState::Ongoing) {
+            if let Some(known) =
+                self.by_id.get_mut(id.as_str()).filter(|known| known.state == TransactionState::Ongoing)
+            {
                 endings.push(known.fence(&id, now));
             }
         }
@@ -597,7 +648,9 @@ impl TransactionCoordinator {
     /// and the id behind which to go on; `None` when all were looked at.
     pub fn expire(&mut self, now: u64, after: Option<&str>, most: usize) -> (Vec<Bytes>, Option<Arc<str>>) {
         let before = now.saturating_sub(self.settings.id_expiration);
-        let unused = |known: &Transaction| known.updated <= before && !known.state.ending() && known.state != TransactionState::Ongoing;
+        let unused = |known: &Transaction| {
+            known.updated <= before && !known.state.ending() && known.state != TransactionState::Ongoing
+        };
         let looked_at: Vec<Arc<str>> = self.ids_after(after).take(most).cloned().collect();
         let mut keys = Vec::new();
         for id in &looked_at {
@@ -657,7 +710,11 @@ impl TransactionCoordinator {
 
     /// Of a transaction that holds so much and is to hold more. What is nothing more is never too much.
     fn check_record(&self, holds: usize, more: usize) -> Result<(), TransactionError> {
-        if more == 0 || holds.saturating_add(more) <= self.settings.record_bytes_max { Ok(()) } else { Err(TransactionError::TooMuch) }
+        if more == 0 || holds.saturating_add(more) <= self.settings.record_bytes_max {
+            Ok(())
+        } else {
+            Err(TransactionError::TooMuch)
+        }
     }
 
     fn unschedule(&mut self, id: &str) {
@@ -670,120 +727,4 @@ impl TransactionCoordinator {
 /// Why an id is not there.
 fn unknown(id: &str) -> TransactionError {
     if id.is_empty() { TransactionError::InvalidId } else { TransactionError::UnknownProducer }
-}
-
-impl Transaction {
-    pub(crate) fn new(producer: ProducerEpoch, timeout: u64, now: u64) -> Self {
-        Self {
-            producer,
-            previous: None,
-            timeout,
-            state: TransactionState::Empty,
-            started: now,
-            updated: now,
-            logs: BTreeSet::new(),
-            offsets: BTreeMap::new(),
-            marker_epoch: producer.1,
-            gate: Arc::default(),
-            offset_bytes: 0,
-            counted: 0,
-            pieces: Pieces::default(),
-        }
-    }
-
-    /// Bytes that what it holds takes, about: twice those of its record, or more.
-    pub(crate) fn record_weight(&self) -> usize {
-        self.logs.len() * RECORDED_LOG + self.offset_bytes
-    }
-
-    /// Is its record too long?
-    fn is_too_much(&self, max: usize) -> bool {
-        self.record_weight() > max && self.encode().len() > max
-    }
-
-    pub(crate) fn whole(&self, id: &str) -> (Bytes, Bytes) {
-        (key_of(id), self.encode())
-    }
-
-    fn record(&self, id: &str) -> TransactionRecord {
-        let (key, value) = self.whole(id);
-        (key, Some(value))
-    }
-
-    /// Begins a transaction; false when one is under way.
-    fn begin(&mut self, now: u64) -> bool {
-        self.updated = now;
-        if self.state == TransactionState::Ongoing {
-            return false;
-        }
-        (self.state, self.started) = (TransactionState::Ongoing, now);
-        (self.previous, self.gate, self.pieces) = (None, Arc::default(), Pieces::default());
-        true
-    }
-
-    /// Aborts, and fences the producer.
-    fn fence(&mut self, id: &str, now: u64) -> Ending {
-        self.prepare(false, now);
-        self.marker_epoch = self.producer.1.saturating_add(1);
-        self.producer.1 = self.marker_epoch;
-        self.previous = None;
-        self.ending(id)
-    }
-
-    fn end(&mut self, id: &str, commit: bool, version: Version, fresh: Option<i64>, now: u64) -> Result<Ending, TransactionError> {
-        let (producer_id, epoch) = self.producer;
-        if version == Version::V2 {
-            let next = if epoch >= EPOCH_LAST { (fresh.ok_or(TransactionError::Concurrent)?, 0) } else { (producer_id, epoch + 1) };
-            self.previous = Some(self.producer);
-            self.producer = next;
-            self.marker_epoch = epoch.saturating_add(1);
-        } else {
-            self.marker_epoch = epoch;
-        }
-        self.prepare(commit, now);
-        Ok(self.ending(id))
-    }
-
-    fn prepare(&mut self, commit: bool, now: u64) {
-        self.gate.close();
-        self.state = if commit { TransactionState::PrepareCommit } else { TransactionState::PrepareAbort };
-        self.updated = now;
-    }
-
-    /// The steps that are left of an end that is decided.
-    fn ending(&self, id: &str) -> Ending {
-        let commit = self.state == TransactionState::PrepareCommit;
-        let mut offsets = Vec::new();
-        for (group, pending) in self.offsets.iter().filter(|_| commit) {
-            for ((topic, partition), offset) in pending {
-                let commit = Commit { topic: topic.clone(), partition: *partition, offset: offset.clone() };
-                offsets.push((group.clone(), commit));
-            }
-        }
-        let mut done = self.clone();
-        done.finish();
-        Ending {
-            id: id.to_owned(),
-            commit,
-            producer: (self.writer(), self.marker_epoch),
-            logs: self.logs.iter().copied().collect(),
-            offsets,
-            prepare: self.record(id),
-            unneeded: self.pieces.keys(id),
-            complete: done.record(id),
-        }
-    }
-
-    /// The producer id that the transaction under way is written with: while it ends another one may be to follow.
-    fn writer(&self) -> i64 {
-        self.previous.filter(|_| self.state.ending()).map_or(self.producer.0, |previous| previous.0)
-    }
-
-    fn finish(&mut self) {
-        let commit = self.state == TransactionState::PrepareCommit;
-        self.state = if commit { TransactionState::CompleteCommit } else { TransactionState::CompleteAbort };
-        self.logs.clear();
-        self.offsets.clear();
-        self.offset_bytes = 0;
-    }
 }

@@ -80,7 +80,8 @@ pub(crate) fn offset_of_transaction(topic: &str, metadata: &str) -> usize {
 /// What a transaction holds for groups.
 pub(crate) fn offsets_of_transaction(id: &str, groups: &BTreeMap<String, PendingOffsets>) -> usize {
     let of = |(group, offsets): (&String, &PendingOffsets)| {
-        group_of_transaction(id, group) + offsets.iter().map(|((topic, _), one)| offset_of_transaction(topic, &one.metadata)).sum::<usize>()
+        group_of_transaction(id, group)
+            + offsets.iter().map(|((topic, _), one)| offset_of_transaction(topic, &one.metadata)).sum::<usize>()
     };
     groups.iter().map(of).sum()
 }
@@ -124,7 +125,9 @@ pub(crate) fn consumers<'a>(members: impl Iterator<Item = &'a ConsumerMember>, a
 }
 
 pub(crate) fn sharers<'a>(members: impl Iterator<Item = &'a ShareMember>, all: &Targets) -> usize {
-    let member = |member: &ShareMember| MEMBER + subscription(member.topics.len() + member.hidden.len(), None) + target(&member.assigned);
+    let member = |member: &ShareMember| {
+        MEMBER + subscription(member.topics.len() + member.hidden.len(), None) + target(&member.assigned)
+    };
     targets(all) + members.map(member).sum::<usize>()
 }
 
@@ -156,12 +159,20 @@ pub(crate) fn held_tasks<V>(all: &BTreeMap<String, HashMap<u32, V>>) -> usize {
 pub(crate) fn topology(topology: &StreamsTopology) -> usize {
     let names = |names: &[String]| names.iter().map(|name| TOPIC + name.len()).sum::<usize>();
     let internal = |topics: &[InternalTopic]| {
-        let configs = |configs: &[(String, String)]| configs.iter().map(|(name, value)| TOPIC + name.len() + value.len()).sum::<usize>();
+        let configs = |configs: &[(String, String)]| {
+            configs.iter().map(|(name, value)| TOPIC + name.len() + value.len()).sum::<usize>()
+        };
         topics.iter().map(|topic| TOPIC + topic.name.len() + configs(&topic.configs)).sum::<usize>()
     };
     let parts = topology.subtopologies.values().map(|part| {
-        let together: usize = part.copartitioned.iter().map(|group| TOPIC + 2 * (group.sources.len() + group.repartition.len())).sum();
-        TOPIC + names(&part.sources) + names(&part.sinks) + internal(&part.repartition) + internal(&part.changelogs) + together
+        let together: usize =
+            part.copartitioned.iter().map(|group| TOPIC + 2 * (group.sources.len() + group.repartition.len())).sum();
+        TOPIC
+            + names(&part.sources)
+            + names(&part.sinks)
+            + internal(&part.repartition)
+            + internal(&part.changelogs)
+            + together
     });
     2 * parts.sum::<usize>()
 }

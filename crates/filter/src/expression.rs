@@ -97,7 +97,9 @@ impl Test {
     fn steps(&self, length: usize) -> usize {
         match self {
             Self::Compare(_, literal) => literal.steps(length),
-            Self::In(_, numbers) => 2 + length / HASHED_BYTES + if numbers.is_empty() { 0 } else { NUMBER_STEPS + length },
+            Self::In(_, numbers) => {
+                2 + length / HASHED_BYTES + if numbers.is_empty() { 0 } else { NUMBER_STEPS + length }
+            }
             Self::Between(low, high) => low.steps(length) + high.steps(length),
             Self::Like(pattern) => pattern.steps(length),
             Self::IsNull => 0,
@@ -121,7 +123,9 @@ impl Test {
                 let spelt = Number::spelt(value)?;
                 Some(numbers.contain(spelt))
             }
-            Self::Between(low, high) => and(low.compare(value).map(Ordering::is_ge), high.compare(value).map(Ordering::is_le)),
+            Self::Between(low, high) => {
+                and(low.compare(value).map(Ordering::is_ge), high.compare(value).map(Ordering::is_le))
+            }
             Self::Like(pattern) => Some(pattern.matches(value)),
             Self::IsNull => None,
         }
@@ -180,7 +184,9 @@ impl Expression {
     /// See [`crate::Filter::wanted`].
     pub fn wanted(&self) -> Option<Wanted> {
         match self {
-            Self::Test(place, Test::Compare(Relation::Equal, Literal::Bytes(value))) => Some(Wanted::new(place, [&**value])),
+            Self::Test(place, Test::Compare(Relation::Equal, Literal::Bytes(value))) => {
+                Some(Wanted::new(place, [&**value]))
+            }
             Self::Test(place, Test::In(texts, numbers)) if numbers.is_empty() => {
                 Some(Wanted::new(place, texts.iter().map(|text| &**text)))
             }
@@ -196,7 +202,12 @@ impl Expression {
 }
 
 /// `decisive` when a part is that; the opposite when all parts are; nothing otherwise.
-fn some_or(parts: &[Expression], decisive: bool, record: &impl Fields, steps: &mut Steps) -> Result<Option<bool>, UsedUp> {
+fn some_or(
+    parts: &[Expression],
+    decisive: bool,
+    record: &impl Fields,
+    steps: &mut Steps,
+) -> Result<Option<bool>, UsedUp> {
     let mut outcome = Some(!decisive);
     for part in parts {
         match part.evaluate(record, steps)? {

@@ -65,7 +65,9 @@ impl Numbers {
         let whole = match number {
             Number::Whole(number) => self.wholes.binary_search(&number).is_ok(),
             // What is nearest to a larger whole number is no smaller.
-            Number::Fraction(number) => self.wholes.binary_search_by(|whole| (*whole as f64).total_cmp(&number)).is_ok(),
+            Number::Fraction(number) => {
+                self.wholes.binary_search_by(|whole| (*whole as f64).total_cmp(&number)).is_ok()
+            }
         };
         let nearest = match number {
             Number::Whole(number) => number as f64,
@@ -89,10 +91,15 @@ mod tests {
             if set.count_ones() > 3 {
                 continue;
             }
-            let of: Vec<Number> = all.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1).map(|(_, number)| *number).collect();
+            let of: Vec<Number> =
+                all.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1).map(|(_, number)| *number).collect();
             let numbers: Numbers = of.iter().copied().collect();
             for one in &all {
-                assert_eq!(numbers.contain(*one), of.iter().any(|number| one.compare(*number).is_eq()), "{one:?} of {of:?}");
+                assert_eq!(
+                    numbers.contain(*one),
+                    of.iter().any(|number| one.compare(*number).is_eq()),
+                    "{one:?} of {of:?}"
+                );
             }
         }
     }

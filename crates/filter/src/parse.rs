@@ -67,7 +67,10 @@ type Literals = Vec<(usize, Literal)>;
 pub(crate) fn check_tests(expression: &Expression) -> Result<(), FilterError> {
     match expression.tests() {
         0..=FILTER_TESTS_MAX => Ok(()),
-        tests => Err(FilterError { position: 1, reason: format!("the expression has {tests} tests, at most {FILTER_TESTS_MAX} are allowed") }),
+        tests => Err(FilterError {
+            position: 1,
+            reason: format!("the expression has {tests} tests, at most {FILTER_TESTS_MAX} are allowed"),
+        }),
     }
 }
 
@@ -86,7 +89,9 @@ pub(crate) fn parse(text: &str) -> Result<Expression, FilterError> {
             let before = text.get(..fault.at).unwrap_or(text);
             FilterError { position: before.chars().count() + 1, reason: fault.reason }
         }
-        ErrMode::Incomplete(_) => FilterError { position: text.chars().count() + 1, reason: "the expression is not complete".to_owned() },
+        ErrMode::Incomplete(_) => {
+            FilterError { position: text.chars().count() + 1, reason: "the expression is not complete".to_owned() }
+        }
     })
 }
 
@@ -161,7 +166,10 @@ fn one_or(mut parts: Vec<Expression>, several: impl Fn(Vec<Expression>) -> Expre
 fn factor(input: &mut Input<'_>, depth: usize) -> Parsed<Expression> {
     skip_space(input)?;
     if depth > DEPTH_MAX {
-        return refuse(input.current_token_start(), format!("parentheses and NOT are nested more than {DEPTH_MAX} deep"));
+        return refuse(
+            input.current_token_start(),
+            format!("parentheses and NOT are nested more than {DEPTH_MAX} deep"),
+        );
     }
     if has(input, keyword("NOT"))? {
         return Ok(Expression::Not(Box::new(factor(input, depth + 1)?)));
@@ -283,7 +291,10 @@ fn test(input: &mut Input<'_>) -> Parsed<Expression> {
     } else if has(input, keyword("LIKE"))? {
         like(input, field)?
     } else {
-        return expected(input, if negated { "IN, BETWEEN or LIKE" } else { "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE or IS" });
+        return expected(
+            input,
+            if negated { "IN, BETWEEN or LIKE" } else { "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE or IS" },
+        );
     };
     Ok(negate(inner, negated))
 }

@@ -134,7 +134,8 @@ impl Iterator for Chars<'_> {
             0xe0..=0xef => 3,
             _ => 4,
         };
-        let found = self.0.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok()).and_then(|text| text.chars().next());
+        let found =
+            self.0.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok()).and_then(|text| text.chars().next());
         self.0 = &self.0[found.map_or(1, char::len_utf8)..];
         Some(found)
     }

@@ -50,7 +50,8 @@ impl AbortedList {
         for level in 0.. {
             at /= GROUP;
             if level == self.smallest.len() {
-                let below = self.smallest.last().map_or(one.first, |below| below.iter().copied().min().unwrap_or(one.first));
+                let below =
+                    self.smallest.last().map_or(one.first, |below| below.iter().copied().min().unwrap_or(one.first));
                 self.smallest.push(vec![below]);
             } else if let Some(smallest) = self.smallest[level].get_mut(at) {
                 *smallest = one.first.min(*smallest);

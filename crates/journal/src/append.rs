@@ -175,7 +175,9 @@ impl std::fmt::Debug for AppendItem {
             Self::Batch { log, bytes, .. } => write!(f, "Batch({}, {} bytes)", log.id(), bytes.len()),
             Self::Shared { logs, bytes, .. } => write!(f, "Shared({} logs, {} bytes)", logs.len(), bytes.len()),
             Self::State { key, value } => write!(f, "State({key:?}, {:?} bytes)", value.as_ref().map(Bytes::len)),
-            Self::StateOf { log, key, value } => write!(f, "StateOf({}, {key:?}, {:?} bytes)", log.id(), value.as_ref().map(Bytes::len)),
+            Self::StateOf { log, key, value } => {
+                write!(f, "StateOf({}, {key:?}, {:?} bytes)", log.id(), value.as_ref().map(Bytes::len))
+            }
             Self::Trim { log, to } => write!(f, "Trim({}, {to})", log.id()),
             Self::Drop { log } => write!(f, "Drop({})", log.id()),
             Self::Together(items) => f.debug_list().entries(items).finish(),
@@ -196,7 +198,9 @@ impl AppendItem {
     pub fn body_bytes(&self) -> usize {
         match self {
             Self::Batch { bytes, .. } | Self::Shared { bytes, .. } => bytes.len(),
-            Self::State { key, value } | Self::StateOf { key, value, .. } => 4 + key.len() + value.as_ref().map_or(0, Bytes::len),
+            Self::State { key, value } | Self::StateOf { key, value, .. } => {
+                4 + key.len() + value.as_ref().map_or(0, Bytes::len)
+            }
             Self::Trim { .. } | Self::Drop { .. } => 0,
             Self::Together(items) => items.iter().map(Self::body_bytes).sum(),
         }

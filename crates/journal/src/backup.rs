@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 use types::LogIndex;
 use uuid::Uuid;
 
+use crate::OpenError;
 use crate::checkpoint::ReplayFrom;
 use crate::disk::{IoMode, RealStorage, SECTOR, Storage, naming};
 use crate::journal::{Journal, JournalStatus};
 use crate::recovery::scan::{Chain, Scanned, Scanner};
-use crate::tail::HeldTail;
 use crate::segments::{SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, segment_name};
-use crate::OpenError;
+use crate::tail::HeldTail;
 
 /// Between looks whether there is still a keeper, and whether a chunk is durable.
 const LOOK: Duration = Duration::from_millis(5);
@@ -110,15 +110,19 @@ pub struct Cut {
 /// # Errors
 /// `Ending`, `Stopped`, `Slow`; `Io`: also where the file system has no hard links.
 pub fn pin_together(journals: &[(&Journal, &Path)]) -> Result<Vec<Pinned>, BackupError> {
-    let first: Result<Vec<Pinned>, BackupError> = journals.iter().map(|(journal, folder)| journal.ask_to_pin(folder, false)).collect();
+    let first: Result<Vec<Pinned>, BackupError> =
+        journals.iter().map(|(journal, folder)| journal.ask_to_pin(folder, false)).collect();
     let untils = {
         let held: Vec<_> = journals.iter().map(|(journal, _)| journal.tail().hold()).collect();
         // Whatever was acknowledged is in a chunk that was made before.
-        let last = |(held, (journal, _)): (&HeldTail<'_>, &(&Journal, &Path))| held.last().unwrap_or_else(|| journal.durable_index());
+        let last = |(held, (journal, _)): (&HeldTail<'_>, &(&Journal, &Path))| {
+            held.last().unwrap_or_else(|| journal.durable_index())
+        };
         held.iter().zip(journals).map(last).collect::<Vec<_>>()
     };
     // Also after a failure: keepers keep their segments until they are asked.
-    let rest: Result<Vec<Pinned>, BackupError> = journals.iter().map(|(journal, folder)| journal.ask_to_pin(folder, true)).collect();
+    let rest: Result<Vec<Pinned>, BackupError> =
+        journals.iter().map(|(journal, folder)| journal.ask_to_pin(folder, true)).collect();
     let mut pinned = first?;
     rest?;
     for ((journal, _), (pinned, until)) in journals.iter().zip(pinned.iter_mut().zip(untils)) {
@@ -176,7 +180,10 @@ impl Pinned {
         // Where a segment was left the next one is there, if only its header.
         while files.is_empty() || chain.index < self.until || chain.left {
             let (is_wanted, name) = (chain.index < self.until, segment_name(sequence));
-            let file = storage.open(&name).map_err(naming(&name)).map_err(|source| BackupError::Io { what: "open a segment", source })?;
+            let file = storage
+                .open(&name)
+                .map_err(naming(&name))
+                .map_err(|source| BackupError::Io { what: "open a segment", source })?;
             let header = SegmentHeader::read(&*file)?;
             let failed = |what: &'static str| move |source| BackupError::Io { what, source };
             let mut copied = Copied::create(to.join(&name)).map_err(failed("create a file"))?;

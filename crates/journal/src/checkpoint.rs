@@ -138,7 +138,10 @@ impl Checkpoint {
     }
 
     /// The best of those that could be read, and which that is.
-    pub(crate) fn best(all: impl IntoIterator<Item = (&'static str, Self)>, owner: Option<Uuid>) -> Option<(&'static str, Self)> {
+    pub(crate) fn best(
+        all: impl IntoIterator<Item = (&'static str, Self)>,
+        owner: Option<Uuid>,
+    ) -> Option<(&'static str, Self)> {
         all.into_iter().reduce(|best, next| if next.1.is_better(&best.1, owner) { next } else { best })
     }
 }
@@ -335,7 +338,18 @@ fn decode_covered(file: &[u8]) -> Result<(Checkpoint, usize), CheckpointError> {
     if crc32c(&file[..covered]) != reader.u32()? {
         return Err(CheckpointError::Corrupt("checksum"));
     }
-    Ok((Checkpoint { journal, replay, number, logs, state: state.into_iter().collect(), ended, omits: found <= VERSION_OMITTING }, covered))
+    Ok((
+        Checkpoint {
+            journal,
+            replay,
+            number,
+            logs,
+            state: state.into_iter().collect(),
+            ended,
+            omits: found <= VERSION_OMITTING,
+        },
+        covered,
+    ))
 }
 
 /// A log whose record ends at byte `end_at` of the file.
@@ -401,7 +415,11 @@ fn decode_transactions(reader: &mut Reader<'_>) -> Result<Transactions, Checkpoi
         open.push(OpenTransaction { producer_id, first, since, marker });
     }
     for _ in 0..reader.u32()? {
-        aborted.push(AbortedTransaction { producer_id: reader.i64()?, first: Offset(reader.u64()?), last: Offset(reader.u64()?) });
+        aborted.push(AbortedTransaction {
+            producer_id: reader.i64()?,
+            first: Offset(reader.u64()?),
+            last: Offset(reader.u64()?),
+        });
     }
     Ok(Transactions::from_parts(open, aborted))
 }

@@ -391,7 +391,10 @@ impl Entry {
 
     /// An entry for each log of a shared one; takes what the directory says of them from the front of `references`.
     fn unfold(&self, references: &mut &[u8], into: &mut Vec<Self>) -> Result<(), ChunkError> {
-        let bytes = usize::try_from(self.log.0).ok().and_then(|count| count.checked_mul(REFERENCE_BYTES)).filter(|bytes| *bytes > 0);
+        let bytes = usize::try_from(self.log.0)
+            .ok()
+            .and_then(|count| count.checked_mul(REFERENCE_BYTES))
+            .filter(|bytes| *bytes > 0);
         let (own, rest) = bytes.and_then(|bytes| references.split_at_checked(bytes)).ok_or(ChunkError::References)?;
         *references = rest;
         for reference in own.chunks_exact(REFERENCE_BYTES) {

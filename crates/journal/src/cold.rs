@@ -119,7 +119,9 @@ impl Piece {
     fn of_run(segment: &Segment, run: &Run) -> SmallVec<[Self; 4]> {
         let (start, end) = (run.position as usize, run.position as usize + run.bytes as usize);
         if (run.bytes as usize) < OWN_PIECES_BYTES {
-            return (start / EXTENT_BYTES..end.div_ceil(EXTENT_BYTES)).map(|number| Self::extent(segment, number)).collect();
+            return (start / EXTENT_BYTES..end.div_ceil(EXTENT_BYTES))
+                .map(|number| Self::extent(segment, number))
+                .collect();
         }
         let (start, end) = (start / SECTOR * SECTOR, end.next_multiple_of(SECTOR));
         let piece = |at: usize| Self { segment: segment.id, position: at as u64, bytes: EXTENT_BYTES.min(end - at) };
@@ -205,7 +207,8 @@ impl ColdReader {
         if segment.archived || segment.index.get().is_some() {
             return usize::MAX;
         }
-        let written = self.written_until.load(Ordering::Acquire).saturating_sub(packed(segment.sequence, piece.position));
+        let written =
+            self.written_until.load(Ordering::Acquire).saturating_sub(packed(segment.sequence, piece.position));
         written.min(piece.bytes as u64) as usize
     }
 
@@ -281,7 +284,12 @@ impl ColdReader {
     }
 
     /// The bytes of a run as they are written, checked, in one or more slices.
-    pub fn read_run(&self, journal: &Journal, segment: &Segment, run: &Run) -> Result<SmallVec<[Bytes; 2]>, SegmentError> {
+    pub fn read_run(
+        &self,
+        journal: &Journal,
+        segment: &Segment,
+        run: &Run,
+    ) -> Result<SmallVec<[Bytes; 2]>, SegmentError> {
         let mut slices: SmallVec<[Bytes; 2]> = SmallVec::new();
         if run.is_gap() {
             return Ok(slices);
@@ -305,7 +313,10 @@ impl ColdReader {
             }
         };
         if got != run.crc {
-            let what = format!("run checksum is {got:#010x}, expected {:#010x} ({} from offset {})", run.crc, run.log, run.base);
+            let what = format!(
+                "run checksum is {got:#010x}, expected {:#010x} ({} from offset {})",
+                run.crc, run.log, run.base
+            );
             return Err(corrupt(segment, run, what));
         }
         Ok(slices)
@@ -331,10 +342,14 @@ impl Journal {
         let mut firsts: Vec<Result<Option<u64>, ReadError>> = Vec::with_capacity(wants.len());
         for want in wants {
             let mut first = None;
-            let outcome = self.visit_runs(want, |_| true, |segment, run, _| {
-                first = (run.base < want.until).then(|| place(unit, segment, run));
-                false
-            });
+            let outcome = self.visit_runs(
+                want,
+                |_| true,
+                |segment, run, _| {
+                    first = (run.base < want.until).then(|| place(unit, segment, run));
+                    false
+                },
+            );
             firsts.push(outcome.map(|()| first));
         }
         let lowest = firsts.iter().filter_map(|first| *first.as_ref().ok()?).min().unwrap_or(0);
@@ -366,7 +381,14 @@ impl Journal {
     }
 
     /// Offsets of which no record is left may fill a window: then it goes on behind them, so that a reader gets somewhere.
-    fn read_in_window(&self, want: &ColdWant, limit: usize, min_one: bool, end: u64, unit: u64) -> Result<ColdData, ReadError> {
+    fn read_in_window(
+        &self,
+        want: &ColdWant,
+        limit: usize,
+        min_one: bool,
+        end: u64,
+        unit: u64,
+    ) -> Result<ColdData, ReadError> {
         let mut want = want.clone();
         loop {
             let data = self.read_once(&want, limit, min_one, end, unit)?;
@@ -377,17 +399,28 @@ impl Journal {
         }
     }
 
-    fn read_once(&self, want: &ColdWant, limit: usize, min_one: bool, end: u64, unit: u64) -> Result<ColdData, ReadError> {
+    fn read_once(
+        &self,
+        want: &ColdWant,
+        limit: usize,
+        min_one: bool,
+        end: u64,
+        unit: u64,
+    ) -> Result<ColdData, ReadError> {
         let mut runs: SmallVec<[(Arc<Segment>, Run); 16]> = SmallVec::new();
         let mut bytes = 0;
-        let found = self.visit_runs(want, |_| true, |segment, run, _| {
-            if run.base >= want.until || place(unit, segment, run) >= end && !runs.is_empty() {
-                return false;
-            }
-            bytes += run.bytes as usize;
-            runs.push((Arc::clone(segment), *run));
-            bytes < limit
-        });
+        let found = self.visit_runs(
+            want,
+            |_| true,
+            |segment, run, _| {
+                if run.base >= want.until || place(unit, segment, run) >= end && !runs.is_empty() {
+                    return false;
+                }
+                bytes += run.bytes as usize;
+                runs.push((Arc::clone(segment), *run));
+                bytes < limit
+            },
+        );
         match found {
             Err(error) if runs.is_empty() => {
                 if let ReadError::Missing { log, offset } = error {
@@ -462,10 +495,13 @@ impl Journal {
                 self.cold().note_readable(last);
             }
             // A sealed segment may be rewritten or freed: only its index says where its runs are.
-            let unsealed = |segment: u64| self.segments().get(segment).is_some_and(|segment| segment.index.get().is_none());
+            let unsealed =
+                |segment: u64| self.segments().get(segment).is_some_and(|segment| segment.index.get().is_none());
             if recent.first().is_some_and(|first| first.run.base <= from && unsealed(first.segment)) {
                 for recent in &recent {
-                    let Some(segment) = self.segments().get(recent.segment).filter(|segment| segment.index.get().is_none()) else {
+                    let Some(segment) =
+                        self.segments().get(recent.segment).filter(|segment| segment.index.get().is_none())
+                    else {
                         break;
                     };
                     let wanted = std::mem::replace(&mut from, recent.run.next);
@@ -613,13 +649,17 @@ impl Journal {
         let mut from = start;
         loop {
             let mut candidate: Option<(Arc<Segment>, Run, Offset)> = None;
-            self.visit_runs(&ColdWant { from, ..want.clone() }, |object| object.max_timestamp >= at, |segment, run, wanted| {
-                from = run.next;
-                if run.max_timestamp >= at {
-                    candidate = Some((Arc::clone(segment), *run, wanted));
-                }
-                candidate.is_none()
-            })?;
+            self.visit_runs(
+                &ColdWant { from, ..want.clone() },
+                |object| object.max_timestamp >= at,
+                |segment, run, wanted| {
+                    from = run.next;
+                    if run.max_timestamp >= at {
+                        candidate = Some((Arc::clone(segment), *run, wanted));
+                    }
+                    candidate.is_none()
+                },
+            )?;
             let Some((segment, run, wanted)) = candidate else { return Ok(None) };
             let bytes = run.placed(self.cold().read_run(self, &segment, &run)?).concat();
             for (position, header) in Batches::new(&bytes).map_while(Result::ok) {
@@ -645,23 +685,31 @@ impl Journal {
         let mut largest = log.inner().archive.from(start).iter().filter(whole).map(|object| object.max_timestamp).max();
         let mut cut: SmallVec<[(Arc<Segment>, Run, Offset); 2]> = SmallVec::new();
         let want = ColdWant { log: Arc::clone(log), from: start, until: log.high_watermark(), max_bytes: 0 };
-        self.visit_runs(&want, |object| object.base < start, |segment, run, wanted| {
-            if run.base < wanted {
-                cut.push((Arc::clone(segment), *run, wanted));
-            } else {
-                largest = largest.max(Some(run.max_timestamp));
-            }
-            true
-        })?;
+        self.visit_runs(
+            &want,
+            |object| object.base < start,
+            |segment, run, wanted| {
+                if run.base < wanted {
+                    cut.push((Arc::clone(segment), *run, wanted));
+                } else {
+                    largest = largest.max(Some(run.max_timestamp));
+                }
+                true
+            },
+        )?;
         for (segment, run, wanted) in cut {
             let bytes = run.placed(self.cold().read_run(self, &segment, &run)?).concat();
             for (position, header) in Batches::new(&bytes).map_while(Result::ok) {
                 // What cannot be read has no records, as for who looks for a time.
                 let before = largest;
-                let scanned = record::scan(&bytes[position..position + header.total_bytes()], record::UNPACKED_BYTES_MAX, |record| {
-                    largest = largest.max((record.offset >= wanted).then_some(record.timestamp));
-                    std::ops::ControlFlow::Continue(())
-                });
+                let scanned = record::scan(
+                    &bytes[position..position + header.total_bytes()],
+                    record::UNPACKED_BYTES_MAX,
+                    |record| {
+                        largest = largest.max((record.offset >= wanted).then_some(record.timestamp));
+                        std::ops::ControlFlow::Continue(())
+                    },
+                );
                 largest = if scanned.is_ok() { largest } else { before };
             }
         }

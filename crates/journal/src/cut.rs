@@ -95,7 +95,10 @@ impl Cut {
 
     /// Is there room for all of the run?
     pub fn takes_whole(&self, run: &Run) -> bool {
-        !self.full && run.base >= self.floor() && run.next <= self.until && run.bytes as usize <= self.max_bytes.saturating_sub(self.bytes)
+        !self.full
+            && run.base >= self.floor()
+            && run.next <= self.until
+            && run.bytes as usize <= self.max_bytes.saturating_sub(self.bytes)
     }
 
     /// Adds what is wanted of a run, whose bytes lie in one or more pieces.
@@ -170,7 +173,8 @@ mod tests {
     /// Five batches of two records, and the run they make.
     fn run() -> (Bytes, Run, usize) {
         let batch = |base: u64| {
-            let bytes = BatchBuilder::default().record(1, None, Some(&[7; 300])).record(2, None, Some(&[8; 200])).build();
+            let bytes =
+                BatchBuilder::default().record(1, None, Some(&[7; 300])).record(2, None, Some(&[8; 200])).build();
             let mut bytes = bytes.to_vec();
             bytes[..8].copy_from_slice(&base.to_be_bytes());
             bytes
@@ -201,7 +205,11 @@ mod tests {
                 let expected = cut(std::slice::from_ref(&bytes), &run, from, max_bytes);
                 for at in (1..bytes.len()).step_by(13) {
                     let pieces = [bytes.slice(..at), bytes.slice(at..)];
-                    assert_eq!(cut(&pieces, &run, from, max_bytes), expected, "from {from}, {max_bytes} bytes, cut at {at}");
+                    assert_eq!(
+                        cut(&pieces, &run, from, max_bytes),
+                        expected,
+                        "from {from}, {max_bytes} bytes, cut at {at}"
+                    );
                 }
             }
         }

@@ -192,7 +192,8 @@ pub fn write_index(
     // Runs are many and logs fewer: the logs are sorted, and each run is put where its log's are.
     let mut rows: Vec<LogRow> = logs.iter().map(|log| LogRow::empty(*log)).collect();
     runs.clone().for_each(|(log, run)| rows[log as usize].add(&run));
-    let mut order: Vec<(LogId, u32)> = logs.iter().copied().zip(0..).filter(|(_, log)| rows[*log as usize].entries > 0).collect();
+    let mut order: Vec<(LogId, u32)> =
+        logs.iter().copied().zip(0..).filter(|(_, log)| rows[*log as usize].entries > 0).collect();
     order.sort_unstable();
     let mut count = 0;
     let mut table = Vec::with_capacity(padded(order.len() * ROW_BYTES));
@@ -246,7 +247,9 @@ pub fn write_index(
     if size < end || size - end > size / SPARE_SHARE || !size.is_multiple_of(SECTOR as u64) {
         file.allocate(end)?;
     }
-    for (position, mut section) in [(entries_at, entries), (table_at, table), (fences_at, fences), (sharers_at, sharers)] {
+    for (position, mut section) in
+        [(entries_at, entries), (table_at, table), (fences_at, fences), (sharers_at, sharers)]
+    {
         section.resize(padded(section.len()), 0);
         if !section.is_empty() {
             file.write_at(position, &section)?;
@@ -328,11 +331,17 @@ impl SealedIndex {
     ///
     /// # Errors
     /// `Corrupt`: there is no valid footer for this journal and segment. `NewerVersion`. `Io`.
-    pub fn open(file: Arc<dyn File>, journal: Uuid, sequence: u64, cache: Arc<IndexCache>) -> Result<Self, SegmentError> {
+    pub fn open(
+        file: Arc<dyn File>,
+        journal: Uuid,
+        sequence: u64,
+        cache: Arc<IndexCache>,
+    ) -> Result<Self, SegmentError> {
         let io = |source| SegmentError::Io { file: file.name(), source };
         let size = file.size().map_err(io)?;
         let footer_at = size.saturating_sub(SECTOR as u64);
-        let corrupt = |position, what: &str| SegmentError::Corrupt { file: file.name(), position, what: what.to_owned() };
+        let corrupt =
+            |position, what: &str| SegmentError::Corrupt { file: file.name(), position, what: what.to_owned() };
         let mut footer = vec![0; SECTOR];
         if file.read_at(footer_at, &mut footer).map_err(io)? < SECTOR || u32_at(&footer, 0) != MAGIC {
             return Err(corrupt(footer_at, "no index footer"));

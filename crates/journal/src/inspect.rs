@@ -35,7 +35,14 @@ fn segment(path: &Path, bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     let file = RealStorage::read_only(folder).open(&name)?;
     let header = SegmentHeader::read(&*file).map_err(invalid)?;
     let kind = if header.kind == SegmentKind::Journal { "of chunks" } else { "rewritten" };
-    writeln!(out, "segment {} {kind}, {} bytes, journal {}, created {}", header.sequence, bytes.len(), header.journal, header.created)?;
+    writeln!(
+        out,
+        "segment {} {kind}, {} bytes, journal {}, created {}",
+        header.sequence,
+        bytes.len(),
+        header.journal,
+        header.created
+    )?;
     if !header.replaces.is_empty() {
         writeln!(out, "            replaces {:?}", header.replaces)?;
     }
@@ -54,11 +61,19 @@ fn segment(path: &Path, bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
 fn sealed(index: &SealedIndex, out: &mut dyn Write) -> Result<(), SegmentError> {
     let failed = |source| SegmentError::Io { file: "output".to_owned(), source };
     let info = index.info();
-    writeln!(out, "            sealed, last chunk {} term {} crc {:#010x}", info.last_index, info.last_term, info.last_crc)
-        .map_err(failed)?;
+    writeln!(
+        out,
+        "            sealed, last chunk {} term {} crc {:#010x}",
+        info.last_index, info.last_term, info.last_crc
+    )
+    .map_err(failed)?;
     for row in index.rows()? {
-        writeln!(out, "            {} offsets {}..{}, {} runs, {} bytes", row.log, row.base, row.next, row.entries, row.bytes)
-            .map_err(failed)?;
+        writeln!(
+            out,
+            "            {} offsets {}..{}, {} runs, {} bytes",
+            row.log, row.base, row.next, row.entries, row.bytes
+        )
+        .map_err(failed)?;
     }
     Ok(())
 }
@@ -75,13 +90,23 @@ fn chunks(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
             }
         };
         if *segment.get_or_insert(header.segment) != header.segment {
-            writeln!(out, "{at:>10}  end of chunks: a chunk of segment {} from an earlier life of the file", header.segment)?;
+            writeln!(
+                out,
+                "{at:>10}  end of chunks: a chunk of segment {} from an earlier life of the file",
+                header.segment
+            )?;
             break;
         }
         writeln!(
             out,
             "{at:>10}  chunk {} term {} durable {} time {} bytes {} entries {} previous {:#010x} crc {crc:#010x}",
-            header.index, header.term, header.durable_index, header.time, header.chunk_bytes, header.entries, header.previous_crc,
+            header.index,
+            header.term,
+            header.durable_index,
+            header.time,
+            header.chunk_bytes,
+            header.entries,
+            header.previous_crc,
         )?;
         let Some(chunk) = bytes.get(at..at + header.chunk_bytes as usize) else {
             return writeln!(out, "{at:>10}  the file ends inside this chunk");
@@ -100,15 +125,18 @@ fn entries(header: &ChunkHeader, chunk: &[u8], at: usize, out: &mut dyn Write) -
     for (number, entry) in entries.iter().enumerate() {
         let position = at + entry.position as usize;
         match entry.kind {
-            EntryKind::NewTerm if entry.flags & FLAG_LEFT != 0 => writeln!(out, "{:>10}    end of the segment, the next one is there", "")?,
+            EntryKind::NewTerm if entry.flags & FLAG_LEFT != 0 => {
+                writeln!(out, "{:>10}    end of the segment, the next one is there", "")?
+            }
             EntryKind::NewTerm => writeln!(out, "{:>10}    new term", "")?,
             EntryKind::Trim => writeln!(out, "{:>10}    trim {} to {}", "", entry.log, entry.base)?,
             EntryKind::Drop => writeln!(out, "{:>10}    drop {} at {}", "", entry.log, entry.base)?,
             EntryKind::State => {
                 let text = body(entry, chunk).and_then(split_state);
-                let text = text.map_or_else(|error| error.to_string(), |(key, value)| {
-                    format!("{} = {} bytes", key.escape_ascii(), value.len())
-                });
+                let text = text.map_or_else(
+                    |error| error.to_string(),
+                    |(key, value)| format!("{} = {} bytes", key.escape_ascii(), value.len()),
+                );
                 writeln!(out, "{position:>10}    state {text}")?;
             }
             EntryKind::Shared | EntryKind::Data => {
@@ -116,7 +144,12 @@ fn entries(header: &ChunkHeader, chunk: &[u8], at: usize, out: &mut dyn Write) -
                 writeln!(
                     out,
                     "{position:>10}    {kind} {} offsets {}..{} records {} bytes {} max timestamp {}",
-                    entry.log, entry.base, entry.next(), entry.records, entry.bytes, entry.max_timestamp,
+                    entry.log,
+                    entry.base,
+                    entry.next(),
+                    entry.records,
+                    entry.bytes,
+                    entry.max_timestamp,
                 )?;
                 // The last of those that share a body shows it; offsets count from the first.
                 if entries.get(number + 1).is_none_or(|next| !next.shared || next.position != entry.position) {
@@ -138,8 +171,14 @@ pub(crate) fn batches(run: &[u8], position: usize, out: &mut dyn Write) -> io::R
             Ok((inside, batch)) => writeln!(
                 out,
                 "{:>10}      batch offset {} records {} epoch {} attributes {:#06x} producer {}/{} sequence {}",
-                position + inside, batch.base_offset, batch.records_count, batch.leader_epoch, batch.attributes,
-                batch.producer_id, batch.producer_epoch, batch.base_sequence,
+                position + inside,
+                batch.base_offset,
+                batch.records_count,
+                batch.leader_epoch,
+                batch.attributes,
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
             )?,
             Err(error) => writeln!(out, "{:>10}      {error}", "")?,
         }
@@ -156,13 +195,23 @@ fn checkpoint(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "checkpoint of journal {}, replay from segment {} after chunk {} term {}, {} logs, {} state records",
-        checkpoint.journal, replay.segment, replay.index, replay.term, checkpoint.logs.len(), checkpoint.state.len(),
+        checkpoint.journal,
+        replay.segment,
+        replay.index,
+        replay.term,
+        checkpoint.logs.len(),
+        checkpoint.state.len(),
     )?;
     for log in &checkpoint.logs {
         writeln!(
             out,
             "  {} offsets {}..{} bytes {} producers {} segments {:?}",
-            log.id, log.start, log.end, log.bytes, log.producers.iter().len(), log.segments.iter().collect::<Vec<_>>(),
+            log.id,
+            log.start,
+            log.end,
+            log.bytes,
+            log.producers.iter().len(),
+            log.segments.iter().collect::<Vec<_>>(),
         )?;
     }
     for id in &checkpoint.ended {

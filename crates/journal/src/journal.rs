@@ -1,5 +1,6 @@
 //! The journal as the broker holds it: a thread-safe front of the writer, the keeper and the caches.
 
+mod archiving;
 mod prepared;
 mod producers;
 
@@ -22,17 +23,17 @@ use crate::cold::ColdReader;
 use crate::index::IndexCache;
 use crate::keeper::SealJob;
 use crate::log::{Log, OfJournal};
-use crate::recent::{RecentRun, RecentRuns, RunNumbers};
 use crate::metrics::JournalMetrics;
 use crate::pool::BlockPool;
 use crate::queue::{AHEAD_BYTES_MAX, Intake, WhenFull, weight};
+use crate::recent::{RecentRun, RecentRuns, RunNumbers};
 use crate::recovery::OpenError;
-use crate::state::StateMap;
 use crate::segments::{PreparedSegment, SegmentLook, SegmentTable};
+use crate::state::StateMap;
 use crate::tail::TailCache;
 use crate::touched::Drops;
 use crate::unreadable::UnreadablePlaces;
-use crate::window::{Marks, Relief, WindowState};
+use crate::window::WindowState;
 use crate::writer::CommitHere;
 
 /// Memory for blocks is never less: chunks are built and read while two are written.
@@ -230,7 +231,13 @@ pub(crate) struct ArchiverInbox {
 }
 
 impl Journal {
-    pub(crate) fn new(config: JournalConfig, uuid: Uuid, term: Term, clock: Arc<dyn Clock>, archive: Arc<dyn ArchiveStore>) -> Self {
+    pub(crate) fn new(
+        config: JournalConfig,
+        uuid: Uuid,
+        term: Term,
+        clock: Arc<dyn Clock>,
+        archive: Arc<dyn ArchiveStore>,
+    ) -> Self {
         let index_cache = Arc::new(IndexCache::new(config.index_bytes));
         let blocks = config.tail_bytes / 3 * 2 / crate::pool::BLOCK_BYTES;
         Self {
@@ -481,7 +488,9 @@ impl Journal {
             return None;
         }
         let waited = self.clock.steady_ms().max(1).saturating_sub(since);
-        let late = || (waited >= SEGMENT_LATE_MS).then(|| format!("no segment is ready to be written for {} s", waited / 1000));
+        let late = || {
+            (waited >= SEGMENT_LATE_MS).then(|| format!("no segment is ready to be written for {} s", waited / 1000))
+        };
         self.segment_error.lock().clone().or_else(late)
     }
 
@@ -553,7 +562,13 @@ impl Journal {
     }
 
     /// The records of `range`, as far as they are readable, out of memory; never blocks on the disk.
-    pub fn read_tail(&self, log: &Log, range: std::ops::Range<Offset>, max_bytes: usize, min_one_batch: bool) -> TailRead {
+    pub fn read_tail(
+        &self,
+        log: &Log,
+        range: std::ops::Range<Offset>,
+        max_bytes: usize,
+        min_one_batch: bool,
+    ) -> TailRead {
         let (from, readable) = (range.start, log.high_watermark());
         if from < log.start() || from > readable {
             return TailRead::OutOfRange;
@@ -572,7 +587,8 @@ impl Journal {
         let mut cut = crate::cut::Cut::new(range, max_bytes, min_one_batch);
         self.tail.visit(wanted.iter().map(|recent| (recent.chunk, recent)), |chunk, recent| {
             let at = (recent.run.position - chunk.position) as usize;
-            let bytes: SmallVec<[Bytes; 1]> = SmallVec::from_buf([chunk.bytes.slice(at..at + recent.run.bytes as usize)]);
+            let bytes: SmallVec<[Bytes; 1]> =
+                SmallVec::from_buf([chunk.bytes.slice(at..at + recent.run.bytes as usize)]);
             cut.add(&recent.run.placed(bytes), &recent.run);
         });
         if !cut.visited() {
@@ -586,7 +602,13 @@ impl Journal {
     // What the writer, the keeper and cold reads use.
 
     /// The recent runs from the one that holds `from`, about `max_bytes` of them, none beyond `readable`.
-    pub(crate) fn recent_runs(&self, log: &Log, from: Offset, readable: Offset, max_bytes: usize) -> SmallVec<[RecentRun; 8]> {
+    pub(crate) fn recent_runs(
+        &self,
+        log: &Log,
+        from: Offset,
+        readable: Offset,
+        max_bytes: usize,
+    ) -> SmallVec<[RecentRun; 8]> {
         let (mut runs, mut bytes) = (SmallVec::new(), 0);
         self.recent.visit_from(&log.inner().runs, from, |recent| {
             let wanted = bytes < max_bytes.max(1) && recent.run.next <= readable;
@@ -742,58 +764,5 @@ impl Journal {
     /// Number of segment files that are kept to be written again.
     pub(crate) fn set_spare_segments(&self, count: usize) {
         self.spare_segments.store(count, Ordering::Relaxed);
-    }
-
-    /// What is said of the window.
-    pub(crate) fn window(&self) -> &WindowState {
-        &self.window
-    }
-
-    /// Where in its window what begins, if it has one.
-    pub(crate) fn marks(&self) -> Option<Marks> {
-        self.config.window_bytes.map(|window| Marks::new(window, self.config.segment_bytes))
-    }
-
-    /// What the journal's files take, without those that are kept to be written again.
-    pub(crate) fn used_bytes(&self) -> u64 {
-        self.segments.bytes() + self.window.others()
-    }
-
-    /// What all of the journal's files take on the disk.
-    pub fn file_bytes(&self) -> u64 {
-        self.used_bytes() + self.spare_segments.load(Ordering::Relaxed) as u64 * self.config.segment_bytes
-    }
-
-    /// How pressing it is that something goes into the archive, from 0 to 1; not at all, if nothing can.
-    pub(crate) fn pressure(&self) -> f64 {
-        let marks = self.marks().filter(|_| self.window.relief() != Relief::Nothing);
-        let held = self.window.is_held();
-        marks.map_or(0.0, |marks| if held { 1.0 } else { marks.pressure(self.used_bytes()) })
-    }
-
-    /// Does data wait for the archive to take what lies beyond the window?
-    pub fn waits_for_archive(&self) -> bool {
-        self.window.is_waiting()
-    }
-
-    pub(crate) fn wake_archiver(&self) {
-        self.archiver.lock().woken = true;
-        self.archiver_wakes.notify_one();
-    }
-
-    /// The archiver's append has come to something.
-    fn answer_archiver(&self, event: JournalEvent) {
-        let JournalEvent::Appended { results, .. } = event else { return };
-        let mut inbox = self.archiver.lock();
-        (inbox.woken, inbox.results) = (true, Some(results));
-        self.archiver_wakes.notify_one();
-    }
-
-    pub(crate) fn take_archiver_inbox(&self, wait: std::time::Duration) -> ArchiverInbox {
-        let mut inbox = self.archiver.lock();
-        if !inbox.woken && !wait.is_zero() {
-            self.archiver_wakes.wait_for(&mut inbox, wait);
-        }
-        std::mem::take(&mut inbox)
     }
 }

@@ -6,8 +6,8 @@
 //! durability class, below `end` placed in a chunk.
 
 use std::ops::Range;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 use types::{Durability, LogId, Offset, ShardId, Term};
@@ -262,7 +262,8 @@ impl Log {
             return readable;
         }
         let inner = self.inner.lock();
-        let stable = inner.producers.as_ref().map_or(readable, |producers| producers.transactions().last_stable(readable));
+        let stable =
+            inner.producers.as_ref().map_or(readable, |producers| producers.transactions().last_stable(readable));
         stable.max(self.start())
     }
 
@@ -288,7 +289,9 @@ impl Log {
     pub fn producers(&self) -> Vec<(i64, Producer, Option<OpenTransaction>)> {
         let inner = self.inner.lock();
         let producers = inner.producers.as_deref().into_iter();
-        producers.flat_map(|all| all.iter().map(|(id, known)| (id, *known, all.transactions().of(id).copied()))).collect()
+        producers
+            .flat_map(|all| all.iter().map(|(id, known)| (id, *known, all.transactions().of(id).copied())))
+            .collect()
     }
 
     /// The memory of which its producers have a part.
@@ -334,7 +337,11 @@ impl Log {
 
     /// The shards that asked to hear of removals, as a bit set.
     pub(crate) fn take_removal_watchers(&self) -> u64 {
-        if self.removal_watchers.load(Ordering::SeqCst) == 0 { 0 } else { self.removal_watchers.swap(0, Ordering::SeqCst) }
+        if self.removal_watchers.load(Ordering::SeqCst) == 0 {
+            0
+        } else {
+            self.removal_watchers.swap(0, Ordering::SeqCst)
+        }
     }
 
     /// Offset that the next record gets.
@@ -349,7 +356,11 @@ impl Log {
         let (start, end) = (self.start(), self.end());
         let counted_from = start.min(Offset(self.sealed_until.load(Ordering::Acquire)));
         let (left, counted) = (end.since(start), end.since(counted_from));
-        if left == counted { self.counted_bytes() } else { (u128::from(self.counted_bytes()) * u128::from(left) / u128::from(counted)) as u64 }
+        if left == counted {
+            self.counted_bytes()
+        } else {
+            (u128::from(self.counted_bytes()) * u128::from(left) / u128::from(counted)) as u64
+        }
     }
 
     /// The same with all that was deleted of segments that are not sealed yet: it grows by what is appended, and falls when segments are looked at.
@@ -462,7 +473,13 @@ impl Log {
         if done.is_empty() {
             return done;
         }
-        without(done, self.aborted_between(range.start, range.end).into_iter().map(|aborted| aborted.first..aborted.last.plus(1)).collect())
+        without(
+            done,
+            self.aborted_between(range.start, range.end)
+                .into_iter()
+                .map(|aborted| aborted.first..aborted.last.plus(1))
+                .collect(),
+        )
     }
 
     pub(crate) fn compaction(&self) -> Option<Compaction> {
@@ -549,13 +566,22 @@ mod tests {
                 ranges.push(Offset(at)..Offset(end));
                 at = end + 1 + next(6);
             }
-            let others: Vec<Range<Offset>> = (0..next(6)).map(|_| next(60)).map(|from| Offset(from)..Offset(from + 1 + from % 13)).collect();
+            let others: Vec<Range<Offset>> =
+                (0..next(6)).map(|_| next(60)).map(|from| Offset(from)..Offset(from + 1 + from % 13)).collect();
             let is_in = |ranges: &[Range<Offset>], at: u64| ranges.iter().any(|range| range.contains(&Offset(at)));
             let left = without(ranges.clone(), others.clone());
             for at in 0..80 {
-                assert_eq!(is_in(&left, at), is_in(&ranges, at) && !is_in(&others, at), "{at} of {ranges:?} without {others:?}: {left:?}");
+                assert_eq!(
+                    is_in(&left, at),
+                    is_in(&ranges, at) && !is_in(&others, at),
+                    "{at} of {ranges:?} without {others:?}: {left:?}"
+                );
             }
-            assert!(left.iter().all(|range| range.start < range.end) && left.windows(2).all(|pair| pair[0].end < pair[1].start), "{left:?}");
+            assert!(
+                left.iter().all(|range| range.start < range.end)
+                    && left.windows(2).all(|pair| pair[0].end < pair[1].start),
+                "{left:?}"
+            );
         }
     }
 }

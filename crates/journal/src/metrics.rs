@@ -98,35 +98,96 @@ impl JournalMetrics {
         let registry = registry.sub_registry_with_prefix("mainstem_journal");
         let bytes = || Unit::Bytes;
         registry.register_with_unit("chunk_size", "Chunk length with padding", bytes(), self.chunk_bytes.clone());
-        registry.register_with_unit("write_duration", "Chunk submission to completed write", Unit::Seconds, self.write_seconds.clone());
-        registry.register_with_unit("commit_duration", "Chunk submission to stable storage", Unit::Seconds, self.commit_seconds.clone());
+        registry.register_with_unit(
+            "write_duration",
+            "Chunk submission to completed write",
+            Unit::Seconds,
+            self.write_seconds.clone(),
+        );
+        registry.register_with_unit(
+            "commit_duration",
+            "Chunk submission to stable storage",
+            Unit::Seconds,
+            self.commit_seconds.clone(),
+        );
         registry.register("runs", "Runs of batches, one for each log in a chunk", self.runs.clone());
         registry.register("syncs", "Flushes of a segment, apart from writes", self.syncs.clone());
         registry.register("flushed_writes", "Chunks whose write flushed them, too", self.flushed_writes.clone());
-        registry.register("direct_commits", "Small commits done by the thread that asked for them", self.direct_commits.clone());
+        registry.register(
+            "direct_commits",
+            "Small commits done by the thread that asked for them",
+            self.direct_commits.clone(),
+        );
         registry.register_with_unit("tail_read", "Served from the tail cache", bytes(), self.tail_read_bytes.clone());
-        registry.register_with_unit("cold_read", "Read from disk for readers of history", bytes(), self.cold_read_bytes.clone());
+        registry.register_with_unit(
+            "cold_read",
+            "Read from disk for readers of history",
+            bytes(),
+            self.cold_read_bytes.clone(),
+        );
         registry.register("cold_cache_hits", "Extents of history found in memory", self.cold_hits.clone());
         registry.register("cold_cache_misses", "Extents of history read from disk", self.cold_misses.clone());
         registry.register("checkpoints", "Checkpoints written", self.checkpoints.clone());
         registry.register("segments_sealed", "Segments sealed", self.segments_sealed.clone());
         registry.register("segments_freed", "Segments whose space was freed", self.segments_freed.clone());
         registry.register("segments_rewritten", "Segments replaced by rewriting", self.segments_rewritten.clone());
-        registry.register_with_unit("rewriting_read", "Read from segments that are rewritten", bytes(), self.rewriting_read_bytes.clone());
+        registry.register_with_unit(
+            "rewriting_read",
+            "Read from segments that are rewritten",
+            bytes(),
+            self.rewriting_read_bytes.clone(),
+        );
         let help = "How long appends waited because the window was full and the archive behind";
         registry.register_with_unit("window_wait", help, Unit::Seconds, self.window_wait_seconds.clone());
         let help = "Segments added beyond the window, because the archive failed, was too slow, or could take nothing";
         registry.register("window_exceeded", help, self.window_exceeded.clone());
         registry.register("archive_objects", "Archive objects written", self.archive_objects.clone());
         registry.register("archive_deletes", "Archive objects deleted", self.archive_deletes.clone());
-        registry.register("archive_idle", "Times the archiver looked for work and found none", self.archive_idle.clone());
-        registry.register("archive_reads", "Reads of archive objects for readers of history", self.archive_reads.clone());
-        registry.register("compaction_passes", "Logs that were cleaned by compaction, passes", self.compaction_passes.clone());
+        registry.register(
+            "archive_idle",
+            "Times the archiver looked for work and found none",
+            self.archive_idle.clone(),
+        );
+        registry.register(
+            "archive_reads",
+            "Reads of archive objects for readers of history",
+            self.archive_reads.clone(),
+        );
+        registry.register(
+            "compaction_passes",
+            "Logs that were cleaned by compaction, passes",
+            self.compaction_passes.clone(),
+        );
         registry.register("compaction_removed", "Records that compaction removed", self.compaction_removed.clone());
-        registry.register_with_unit("archive_written", "Written into archive objects", bytes(), self.archive_written_bytes.clone());
-        registry.register_with_unit("archive_taken", "Read from segments for archive objects", bytes(), self.archive_taken_bytes.clone());
-        registry.register_with_unit("archive_read", "Read from archive objects for readers of history", bytes(), self.archive_read_bytes.clone());
-        registry.register_with_unit("compaction_read", "Batches that compaction looked through", bytes(), self.compaction_read_bytes.clone());
-        registry.register_with_unit("compaction_written", "Batches that compaction kept, as written", bytes(), self.compaction_written_bytes.clone());
+        registry.register_with_unit(
+            "archive_written",
+            "Written into archive objects",
+            bytes(),
+            self.archive_written_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "archive_taken",
+            "Read from segments for archive objects",
+            bytes(),
+            self.archive_taken_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "archive_read",
+            "Read from archive objects for readers of history",
+            bytes(),
+            self.archive_read_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "compaction_read",
+            "Batches that compaction looked through",
+            bytes(),
+            self.compaction_read_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "compaction_written",
+            "Batches that compaction kept, as written",
+            bytes(),
+            self.compaction_written_bytes.clone(),
+        );
     }
 }

@@ -35,10 +35,14 @@ impl Journal {
     pub fn places(&self, log: &Arc<Log>) -> Result<Vec<(Place, Range<Offset>)>, ReadError> {
         let want = ColdWant { log: Arc::clone(log), from: log.start(), until: log.high_watermark(), max_bytes: 0 };
         let mut runs: Vec<(Arc<Segment>, Range<Offset>)> = Vec::new();
-        self.visit_runs(&want, |_| true, |segment, run, _| {
-            runs.push((Arc::clone(segment), run.base..run.next));
-            true
-        })?;
+        self.visit_runs(
+            &want,
+            |_| true,
+            |segment, run, _| {
+                runs.push((Arc::clone(segment), run.base..run.next));
+                true
+            },
+        )?;
         let mut places: Vec<(Place, Range<Offset>)> = Vec::with_capacity(runs.len());
         let mut last: Option<(u64, Place)> = None;
         for (segment, range) in runs {

@@ -188,7 +188,14 @@ impl Producers {
     }
 
     /// Enters a marker that was placed at `at`; `start` and `readable` are the log's.
-    pub fn end_transaction(&mut self, header: &BatchHeader, marker: Marker, at: Offset, time: Timestamp, (start, readable): (Offset, Offset)) {
+    pub fn end_transaction(
+        &mut self,
+        header: &BatchHeader,
+        marker: Marker,
+        at: Offset,
+        time: Timestamp,
+        (start, readable): (Offset, Offset),
+    ) {
         // Transactions that wrote nothing here leave markers, too. Without room they leave no more.
         if self.admit(header.producer_id, time) {
             let producer = self.enter(header.producer_id);

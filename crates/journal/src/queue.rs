@@ -329,7 +329,10 @@ impl Lanes {
         let mut turns = if pass == Pass::Small { self.turn.len() } else { usize::MAX };
         // In a row.
         let mut held = 0;
-        while turns > 0 && held < self.turn.len() && let Some(key) = self.turn.front().copied() {
+        while turns > 0
+            && held < self.turn.len()
+            && let Some(key) = self.turn.front().copied()
+        {
             turns -= 1;
             let alone = self.turn.len() == 1;
             let lane = self.by_connection.get_mut(&key).expect("a lane in turn exists");
@@ -474,7 +477,9 @@ mod tests {
     #[test]
     fn small_requests_go_ahead_but_not_of_their_own_connection() {
         let mut lanes = Lanes::default();
-        for (connection, token, bytes) in [(1, 10, 900_000), (1, 11, 100), (2, 20, 100), (2, 21, 100), (2, 22, 500_000), (3, 30, 50)] {
+        for (connection, token, bytes) in
+            [(1, 10, 900_000), (1, 11, 100), (2, 20, 100), (2, 21, 100), (2, 22, 500_000), (3, 30, 50)]
+        {
             lanes.push(append(connection, token, bytes));
         }
         assert!(lanes.has_small() && lanes.has_large());
@@ -499,12 +504,15 @@ mod tests {
     #[test]
     fn what_is_held_lets_others_pass_and_keeps_its_order() {
         let mut lanes = Lanes::default();
-        for (connection, token, bytes) in [(1, 10, 100), (1, 11, 100), (2, 20, 300_000), (3, 30, 100), (3, 31, 200_000)] {
+        for (connection, token, bytes) in [(1, 10, 100), (1, 11, 100), (2, 20, 300_000), (3, 30, 100), (3, 31, 200_000)]
+        {
             lanes.push(append(connection, token, bytes));
         }
         let fill = |lanes: &mut Lanes, pass: Pass, holds: &[u64]| {
             let mut finished = Vec::new();
-            let place = |request: &mut Placing, item| if holds.contains(&request.to.token) { Place::Held(item) } else { Place::Done };
+            let place = |request: &mut Placing, item| {
+                if holds.contains(&request.to.token) { Place::Held(item) } else { Place::Done }
+            };
             lanes.fill(pass, place, &mut finished);
             tokens(&finished)
         };
@@ -514,7 +522,10 @@ mod tests {
         assert_eq!(fill(&mut lanes, Pass::Small, &[10]), [30]);
         assert_eq!(fill(&mut lanes, Pass::Fair, &[10, 20]), [31]);
         let deficits: Vec<usize> = lanes.by_connection.values().map(|lane| lane.deficit).collect();
-        assert!(deficits.iter().all(|deficit| *deficit <= 300_000 + QUANTUM_BYTES), "waiting earns nothing: {deficits:?}");
+        assert!(
+            deficits.iter().all(|deficit| *deficit <= 300_000 + QUANTUM_BYTES),
+            "waiting earns nothing: {deficits:?}"
+        );
         assert_eq!(fill(&mut lanes, Pass::Fair, &[20]), [10, 11]);
         assert_eq!(fill(&mut lanes, Pass::Fair, &[]), [20]);
         assert!(lanes.is_empty() && lanes.bytes() == 0);

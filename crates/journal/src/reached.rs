@@ -44,7 +44,9 @@ pub(crate) fn write(storage: &dyn Storage, journal: Uuid, index: LogIndex) -> io
 pub(crate) fn read(storage: &dyn Storage, journal: Uuid) -> LogIndex {
     let mut sector = vec![0; SECTOR];
     let Ok(got) = storage.open(NAME).and_then(|file| file.read_at(0, &mut sector)) else { return LogIndex(0) };
-    let is_whole = got == SECTOR && sector[0..4] == MAGIC.to_le_bytes() && crc32c(&sector[..CRC_AT]).to_le_bytes() == sector[CRC_AT..];
+    let is_whole = got == SECTOR
+        && sector[0..4] == MAGIC.to_le_bytes()
+        && crc32c(&sector[..CRC_AT]).to_le_bytes() == sector[CRC_AT..];
     if !is_whole || sector[4..6] != VERSION.to_le_bytes() || sector[8..24] != *journal.as_bytes() {
         return LogIndex(0);
     }

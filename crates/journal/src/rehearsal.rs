@@ -30,7 +30,8 @@ pub fn rehearse(folder: &Path, number: u16) -> Result<Arc<Journal>, OpenError> {
 
 /// [`rehearse`] of the journal in `storage`, which is only read.
 pub(crate) fn rehearse_on(storage: &Arc<dyn Storage>, config: &JournalConfig) -> Result<Arc<Journal>, OpenError> {
-    let storage = Rehearsal::of(storage).map_err(|source| OpenError::Io { what: "list the journal's folder", source })?;
+    let storage =
+        Rehearsal::of(storage).map_err(|source| OpenError::Io { what: "list the journal's folder", source })?;
     let config = JournalConfig { tail_bytes: 0, cold_bytes: 0, held_bytes: 0, index_bytes: 4 << 20, ..config.clone() };
     let opened = open(config, Arc::new(storage), Arc::new(NoArchive), Idle, Arc::new(SystemClock), uuid::Uuid::nil())?;
     Ok(opened.journal)

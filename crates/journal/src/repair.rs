@@ -22,7 +22,8 @@ use types::{LogId, Offset, Term, Timestamp};
 
 use crate::checkpoint;
 use crate::chunk::{
-    ChunkHeader, ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, body, crc32c, decode_directory, decode_raw, encode_header_with_crc, padded,
+    ChunkHeader, ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, body, crc32c, decode_directory, decode_raw,
+    encode_header_with_crc, padded,
 };
 use crate::disk::{File, IoMode, RealStorage, SECTOR, Storage};
 use crate::index::{SealInfo, write_index};
@@ -100,23 +101,36 @@ pub struct Repaired {
 ///
 /// # Errors
 /// See [`RepairError`].
-pub fn repair(folder: &Path, survey: &Survey, original: Original, accepted: &dyn Fn(&Damage) -> bool) -> Result<Repaired, RepairError> {
+pub fn repair(
+    folder: &Path,
+    survey: &Survey,
+    original: Original,
+    accepted: &dyn Fn(&Damage) -> bool,
+) -> Result<Repaired, RepairError> {
     let wanted: Vec<&Damage> = survey.damages.iter().filter(|damage| accepted(damage)).collect();
-    let mut sealed: HashSet<u64> = wanted.iter().filter_map(|damage| if let Place::Sealed(sequence) = damage.place { Some(sequence) } else { None }).collect();
+    let mut sealed: HashSet<u64> = wanted
+        .iter()
+        .filter_map(|damage| if let Place::Sealed(sequence) = damage.place { Some(sequence) } else { None })
+        .collect();
     let is_renamed = wanted.iter().any(|damage| matches!(damage.place, Place::Misnamed { .. }));
     for damage in &survey.damages {
         match damage.place {
             Place::Elsewhere | Place::Object if accepted(damage) => return Err(beyond(damage)),
             // The file that has its name may be that of another.
-            Place::Misnamed { .. } if is_renamed && !accepted(damage) => return Err(RepairError::Together { id: damage.id.clone() }),
-            Place::Sealed(sequence) if sealed.contains(&sequence) && !accepted(damage) => return Err(RepairError::Together { id: damage.id.clone() }),
+            Place::Misnamed { .. } if is_renamed && !accepted(damage) => {
+                return Err(RepairError::Together { id: damage.id.clone() });
+            }
+            Place::Sealed(sequence) if sealed.contains(&sequence) && !accepted(damage) => {
+                return Err(RepairError::Together { id: damage.id.clone() });
+            }
             _ => {}
         }
     }
     let mut missing = Vec::new();
     for damage in &wanted {
         let Place::Sealed(sequence) = damage.place else { continue };
-        let segment = survey.segments.iter().find(|segment| segment.sequence == sequence).ok_or_else(|| beyond(damage))?;
+        let segment =
+            survey.segments.iter().find(|segment| segment.sequence == sequence).ok_or_else(|| beyond(damage))?;
         if sealed.remove(&sequence) {
             missing.push((segment, missing_of(survey, segment).ok_or_else(|| beyond(damage))?));
         }
@@ -177,7 +191,12 @@ fn open_sequence(place: &Place) -> Option<u64> {
         Place::Bodies { sequence, .. } | Place::Header { sequence, .. } => Some(*sequence),
         Place::Newest { sequence, .. } => Some(*sequence),
         Place::Hole(hole) => Some(hole.sequence),
-        Place::Sealed(_) | Place::Misnamed { .. } | Place::End(_) | Place::Checkpoint { .. } | Place::Elsewhere | Place::Object => None,
+        Place::Sealed(_)
+        | Place::Misnamed { .. }
+        | Place::End(_)
+        | Place::Checkpoint { .. }
+        | Place::Elsewhere
+        | Place::Object => None,
     }
 }
 
@@ -194,7 +213,13 @@ fn put_in_place(storage: &RealStorage, folder: &Path, name: &str, original: Orig
 }
 
 /// Gives misnamed segments their names. A crash leaves them under names that a survey knows.
-fn rename(storage: &RealStorage, folder: &Path, wanted: &[&Damage], original: Original, repaired: &mut Repaired) -> Result<(), RepairError> {
+fn rename(
+    storage: &RealStorage,
+    folder: &Path,
+    wanted: &[&Damage],
+    original: Original,
+    repaired: &mut Repaired,
+) -> Result<(), RepairError> {
     let io = failed("give a segment its name");
     let misnamed = wanted.iter().filter_map(|damage| match &damage.place {
         Place::Misnamed { sequence, name } => Some((*sequence, name.as_str(), format!("{PREFIX_MOVING}{sequence}"))),
@@ -218,14 +243,21 @@ fn rename(storage: &RealStorage, folder: &Path, wanted: &[&Damage], original: Or
 
 /// Where a damaged file is kept.
 fn kept_name(folder: &Path, name: &str) -> std::path::PathBuf {
-    let numbered = |number| folder.join(if number == 0 { format!("{PREFIX_DAMAGED}{name}") } else { format!("{PREFIX_DAMAGED}{name}-{number}") });
+    let numbered = |number| {
+        folder.join(if number == 0 {
+            format!("{PREFIX_DAMAGED}{name}")
+        } else {
+            format!("{PREFIX_DAMAGED}{name}-{number}")
+        })
+    };
     (0..).map(numbered).find(|path| !path.exists()).expect("names do not end")
 }
 
 /// Keeps what a segment is that will be written on.
 fn keep(storage: &RealStorage, folder: &Path, name: &str) -> Result<(), RepairError> {
     if folder.join(name).exists() {
-        copy_readable(&folder.join(name), &kept_name(folder, name), &|_| {}).map_err(failed("keep the damaged file"))?;
+        copy_readable(&folder.join(name), &kept_name(folder, name), &|_| {})
+            .map_err(failed("keep the damaged file"))?;
         storage.sync_folder().map_err(failed("flush the folder"))?;
     }
     Ok(())
@@ -320,22 +352,37 @@ fn pieces(range: Range<Offset>) -> impl Iterator<Item = Range<Offset>> {
 }
 
 /// Writes what is whole of a sealed segment, and empty batches for the rest, as a rewritten one.
-fn rewrite(storage: &RealStorage, survey: &Survey, segment: &SegmentSurvey, missing: Vec<Run>) -> Result<(), RepairError> {
+fn rewrite(
+    storage: &RealStorage,
+    survey: &Survey,
+    segment: &SegmentSurvey,
+    missing: Vec<Run>,
+) -> Result<(), RepairError> {
     let io = failed("write a repaired segment");
     let _ = storage.remove(NAME_REPAIRING);
     let file = storage.create(NAME_REPAIRING, SEGMENT_HEADER_BYTES as u64).map_err(&io)?;
-    let created = segment.file.as_ref().and_then(|file| SegmentHeader::read(&**file).ok()).map_or(0, |header| header.created);
-    let header = SegmentHeader { kind: SegmentKind::Rewritten, journal: survey.journal, sequence: segment.sequence, created, replaces: segment.replaces.clone() };
+    let created =
+        segment.file.as_ref().and_then(|file| SegmentHeader::read(&**file).ok()).map_or(0, |header| header.created);
+    let header = SegmentHeader {
+        kind: SegmentKind::Rewritten,
+        journal: survey.journal,
+        sequence: segment.sequence,
+        created,
+        replaces: segment.replaces.clone(),
+    };
     file.write_at(0, &header.encode()).map_err(&io)?;
     let mut copy = Copy::new(Arc::clone(&file));
-    let mut all: Vec<(Run, bool)> = segment.runs.iter().map(|run| (*run, true)).chain(missing.into_iter().map(|run| (run, false))).collect();
+    let mut all: Vec<(Run, bool)> =
+        segment.runs.iter().map(|run| (*run, true)).chain(missing.into_iter().map(|run| (run, false))).collect();
     let sharing: HashSet<LogId> = all.iter().filter(|(run, _)| run.shared).map(|(run, _)| run.log).collect();
     // As rewriting does: log by log; those that share something in the order in which it lies.
     all.sort_by_key(|(run, _)| match sharing.contains(&run.log) {
         false => (false, run.log.0, run.base.0, 0),
         true => (true, u64::from(run.position), 0, run.log.0),
     });
-    for same in all.chunk_by(|(one, one_whole), (other, other_whole)| one.shared && other.shared && one.position == other.position && one_whole == other_whole) {
+    for same in all.chunk_by(|(one, one_whole), (other, other_whole)| {
+        one.shared && other.shared && one.position == other.position && one_whole == other_whole
+    }) {
         let (first, is_whole) = same[0];
         if !is_whole {
             same.iter().try_for_each(|(run, _)| fill(&mut copy, run, survey)).map_err(&io)?;
@@ -344,7 +391,11 @@ fn rewrite(storage: &RealStorage, survey: &Survey, segment: &SegmentSurvey, miss
         let mut bytes = vec![0; first.bytes as usize];
         segment.file.as_ref().map_or(Ok(0), |file| file.read_at(u64::from(first.position), &mut bytes)).map_err(&io)?;
         if crc32c(&bytes) != first.crc {
-            return Err(io(io::Error::other(format!("{}, byte {}: it was whole when it was looked at", segment_name(segment.sequence), first.position))));
+            return Err(io(io::Error::other(format!(
+                "{}, byte {}: it was whole when it was looked at",
+                segment_name(segment.sequence),
+                first.position
+            ))));
         }
         let runs: Vec<Run> = same.iter().map(|(run, _)| *run).collect();
         if first.shared { copy.add_shared(&runs, &bytes) } else { copy.add(&first, &bytes) }.map_err(&io)?;
@@ -371,7 +422,8 @@ fn fill(copy: &mut Copy, run: &Run, survey: &Survey) -> io::Result<()> {
     let term = survey.logs.get(&run.log).map_or_else(Term::default, |log| log.term_at(run.base));
     for range in pieces(run.base..run.next) {
         let batch = filler_of(term, range.clone(), run.max_timestamp.max(0));
-        let filled = Run { base: range.start, next: range.end, bytes: batch.len() as u32, records: 0, shared: false, ..*run };
+        let filled =
+            Run { base: range.start, next: range.end, bytes: batch.len() as u32, records: 0, shared: false, ..*run };
         copy.add(&filled, &batch)?;
     }
     Ok(())
@@ -396,7 +448,13 @@ fn patch<'d>(
     if let Some(created) = damages.iter().find_map(begins) {
         let size = survey.segments.iter().filter_map(|segment| segment.file.as_ref()?.size().ok()).max().unwrap_or(0);
         let file = storage.create(NAME_REPAIRING, size.max(2 * SEGMENT_HEADER_BYTES as u64)).map_err(&io)?;
-        let header = SegmentHeader { kind: SegmentKind::Journal, journal: survey.journal, sequence, created, replaces: Vec::new() };
+        let header = SegmentHeader {
+            kind: SegmentKind::Journal,
+            journal: survey.journal,
+            sequence,
+            created,
+            replaces: Vec::new(),
+        };
         file.write_at(0, &header.encode()).map_err(&io)?;
     } else {
         copy_readable(&folder.join(&name), &folder.join(NAME_REPAIRING), &|_| {}).map_err(&io)?;
@@ -411,7 +469,12 @@ fn patch<'d>(
                 (0, Some(SegmentHeader { kind, journal, sequence: *sequence, created: *created, replaces }.encode()))
             }
             Place::Newest { .. } => continue,
-            Place::Sealed(_) | Place::Misnamed { .. } | Place::End(_) | Place::Checkpoint { .. } | Place::Elsewhere | Place::Object => continue,
+            Place::Sealed(_)
+            | Place::Misnamed { .. }
+            | Place::End(_)
+            | Place::Checkpoint { .. }
+            | Place::Elsewhere
+            | Place::Object => continue,
         };
         let chunks = chunks.ok_or_else(|| beyond(damage))?;
         file.write_at(position, &chunks).map_err(&io)?;
@@ -433,10 +496,16 @@ fn with_empty_bodies(file: &dyn File, position: u64) -> io::Result<Option<Vec<u8
             continue;
         }
         match entry.kind {
-            EntryKind::Data | EntryKind::Shared if entry.bytes as usize >= FILLER_BYTES && u64::from(entry.last_delta) < BATCH_OFFSETS_MAX => {
+            EntryKind::Data | EntryKind::Shared
+                if entry.bytes as usize >= FILLER_BYTES && u64::from(entry.last_delta) < BATCH_OFFSETS_MAX =>
+            {
                 // In a body that logs share offsets are distances.
                 let base = if entry.kind == EntryKind::Shared { Offset::ZERO } else { entry.base };
-                let batch = filler_of(header.term, base..base.plus(u64::from(entry.last_delta) + 1), entry.max_timestamp.max(0));
+                let batch = filler_of(
+                    header.term,
+                    base..base.plus(u64::from(entry.last_delta) + 1),
+                    entry.max_timestamp.max(0),
+                );
                 let from = entry.position as usize;
                 chunk[from..from + batch.len()].copy_from_slice(&batch);
                 (entry.bytes, entry.crc, entry.records) = (batch.len() as u32, crc32c(&batch), 0);
@@ -455,7 +524,8 @@ fn with_empty_bodies(file: &dyn File, position: u64) -> io::Result<Option<Vec<u8
 /// As many chunks as are missing, in as many bytes; the last one with what is missing of logs that go on. `None`: that does not fit.
 fn fill_hole(survey: &Survey, hole: &Hole) -> Option<Vec<u8>> {
     let count = usize::try_from(hole.last.0.checked_sub(hole.first.0)? + 1).ok()?;
-    let entries: Vec<(LogId, Range<Offset>)> = hole.gaps.iter().flat_map(|(log, range)| pieces(range.clone()).map(|range| (*log, range))).collect();
+    let entries: Vec<(LogId, Range<Offset>)> =
+        hole.gaps.iter().flat_map(|(log, range)| pieces(range.clone()).map(|range| (*log, range))).collect();
     let needed = (count - 1) * SECTOR + padded(HEADER_BYTES + entries.len() * (ENTRY_BYTES + FILLER_BYTES));
     let there = usize::try_from(hole.bytes.end - hole.bytes.start).ok()?;
     let bytes = if hole.at_end { needed } else { there };

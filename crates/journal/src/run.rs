@@ -130,7 +130,11 @@ mod tests {
     fn shared() -> (Vec<u8>, Run) {
         let mut bytes = Vec::new();
         for number in 0..3u64 {
-            let mut batch = BatchBuilder::default().record(1, None, Some(&[7; 90])).record(2, None, Some(&[8; 50])).build().to_vec();
+            let mut batch = BatchBuilder::default()
+                .record(1, None, Some(&[7; 90]))
+                .record(2, None, Some(&[8; 50]))
+                .build()
+                .to_vec();
             set_base_offset(&mut batch, Offset(2 * number));
             bytes.extend(batch);
         }
@@ -158,7 +162,8 @@ mod tests {
         assert_eq!(offsets, [1000, 1002, 1004]);
         let whole = Bytes::from(bytes);
         for at in 0..=whole.len() {
-            let pieces: SmallVec<[Bytes; 2]> = [whole.slice(..at), whole.slice(at..)].into_iter().filter(|piece| !piece.is_empty()).collect();
+            let pieces: SmallVec<[Bytes; 2]> =
+                [whole.slice(..at), whole.slice(at..)].into_iter().filter(|piece| !piece.is_empty()).collect();
             assert_eq!(run.placed(pieces).concat(), expected, "cut at {at}");
         }
     }

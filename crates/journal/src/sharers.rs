@@ -36,8 +36,10 @@ impl Sharers {
         for (number, (_, place)) in (0..).zip(order) {
             numbers[*place as usize] = number;
         }
-        let mut shared: Vec<(u32, u32, u32)> =
-            runs.filter(|(_, run)| run.shared).map(|(place, run)| (run.position, numbers[place as usize], run.bytes)).collect();
+        let mut shared: Vec<(u32, u32, u32)> = runs
+            .filter(|(_, run)| run.shared)
+            .map(|(place, run)| (run.position, numbers[place as usize], run.bytes))
+            .collect();
         shared.sort_unstable();
         let mut by_rows: HashMap<Box<[u32]>, u64> = HashMap::new();
         let (mut members, mut unknown, mut key) = (0, 0, Vec::new());
@@ -78,7 +80,10 @@ impl Sharers {
             let (head, rest) = bytes.split_at_checked(SET_BYTES)?;
             let count = u32::from_le_bytes(*head.last_chunk()?) as usize;
             let (members, rest) = rest.split_at_checked(count.checked_mul(MEMBER_BYTES)?)?;
-            let members: Box<[u32]> = members.chunks_exact(MEMBER_BYTES).filter_map(|row| Some(u32::from_le_bytes(*row.first_chunk()?))).collect();
+            let members: Box<[u32]> = members
+                .chunks_exact(MEMBER_BYTES)
+                .filter_map(|row| Some(u32::from_le_bytes(*row.first_chunk()?)))
+                .collect();
             if members.iter().any(|row| *row >= rows) {
                 return None;
             }
@@ -158,7 +163,8 @@ mod tests {
         let order: Vec<(LogId, u32)> = (0..2_000).map(|log| (LogId(u64::from(log)), log)).collect();
         // Twenty thousand pairs, each another one.
         let runs = (0..20_000u32).flat_map(|body| {
-            [body % 1_000, 1_000 + (body + body / 1_000) % 1_000].map(|log| (log, run(u64::from(log), 0, body * 100, true)))
+            [body % 1_000, 1_000 + (body + body / 1_000) % 1_000]
+                .map(|log| (log, run(u64::from(log), 0, body * 100, true)))
         });
         let sharers = Sharers::of(&rows, &order, runs);
         let known = MEMBERS_MAX as u64 / 2 * 100;

@@ -121,7 +121,8 @@ impl Sweep {
         let mut until = from + 1;
         for (other, run) in &self.runs[from + 1..] {
             let run_end = u64::from(run.position) + u64::from(run.bytes);
-            if other.id != segment.id || u64::from(run.position) > end + self.gap_bytes || run_end > start + READ_BYTES {
+            if other.id != segment.id || u64::from(run.position) > end + self.gap_bytes || run_end > start + READ_BYTES
+            {
                 break;
             }
             end = end.max(run_end);

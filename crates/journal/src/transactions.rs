@@ -83,7 +83,9 @@ impl Transactions {
             self.ending.pop_front();
         }
         self.aborted.forget_below(start);
-        let Some(open) = self.of_producer.remove(&producer_id).and_then(|first| self.open.remove(&first)) else { return };
+        let Some(open) = self.of_producer.remove(&producer_id).and_then(|first| self.open.remove(&first)) else {
+            return;
+        };
         self.ending.push_back(EndingTransaction { marker: at, open: OpenTransaction { marker: Some(at), ..open } });
         if marker == Marker::Abort {
             self.aborted.push(AbortedTransaction { producer_id, first: open.first, last: at });
@@ -179,7 +181,9 @@ mod tests {
         }
         end(&mut log, 2, Marker::Abort, 15, 15);
         end(&mut log, 1, Marker::Abort, 16, 16);
-        let told = |from, until| log.aborted_between(Offset(from), Offset(until)).map(|aborted| aborted.producer_id).collect::<Vec<_>>();
+        let told = |from, until| {
+            log.aborted_between(Offset(from), Offset(until)).map(|aborted| aborted.producer_id).collect::<Vec<_>>()
+        };
         assert_eq!(told(0, 10), []);
         assert_eq!(told(0, 11), [1]);
         assert_eq!(told(0, 20), [2, 1]);
@@ -258,7 +262,11 @@ mod tests {
                 (_, Some(_)) => assert!(!log.add(producer, Offset(at), 0)),
             }
             readable += next(at + 2 - readable);
-            assert_eq!(log.last_stable(Offset(readable)), plain.last_stable(Offset(readable)), "at {at}, readable to {readable}");
+            assert_eq!(
+                log.last_stable(Offset(readable)),
+                plain.last_stable(Offset(readable)),
+                "at {at}, readable to {readable}"
+            );
         }
     }
 
@@ -277,7 +285,10 @@ mod tests {
             end(&mut log, producer, Marker::Abort, at, at);
             assert_eq!(log.of(producer), None);
         }
-        assert_eq!((stable(&log, 2 * TRANSACTIONS as u64), log.aborted().len()), (2 * TRANSACTIONS as u64, TRANSACTIONS as usize));
+        assert_eq!(
+            (stable(&log, 2 * TRANSACTIONS as u64), log.aborted().len()),
+            (2 * TRANSACTIONS as u64, TRANSACTIONS as usize)
+        );
         assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
     }
 }

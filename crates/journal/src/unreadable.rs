@@ -71,7 +71,11 @@ impl UnreadablePlaces {
 impl Journal {
     /// What could not be read so far, and was not readable since.
     pub fn unreadable(&self) -> Vec<Unreadable> {
-        if self.unreadable_count() == 0 { Vec::new() } else { self.unreadable_places().places.lock().values().cloned().collect() }
+        if self.unreadable_count() == 0 {
+            Vec::new()
+        } else {
+            self.unreadable_places().places.lock().values().cloned().collect()
+        }
     }
 
     /// How many places these are.
@@ -89,7 +93,13 @@ impl Journal {
     }
 
     /// A file, or the run at a position of it, cannot be read.
-    pub(crate) fn note_unreadable(&self, file: &str, position: Option<u32>, (log, from): (LogId, Offset), error: &dyn std::fmt::Display) {
+    pub(crate) fn note_unreadable(
+        &self,
+        file: &str,
+        position: Option<u32>,
+        (log, from): (LogId, Offset),
+        error: &dyn std::fmt::Display,
+    ) {
         let found = Unreadable { file: file.to_owned(), log, from, what: error.to_string() };
         if self.unreadable_places().enter(position, found) {
             tracing::error!(journal = self.number(), file, log = log.0, from = from.0, %error, "records cannot be read");
@@ -103,7 +113,13 @@ impl Journal {
         }
         let file = file();
         if let Some(found) = self.unreadable_places().leave(&file, position) {
-            tracing::info!(journal = self.number(), file, log = found.log.0, from = found.from.0, "records can be read again");
+            tracing::info!(
+                journal = self.number(),
+                file,
+                log = found.log.0,
+                from = found.from.0,
+                "records can be read again"
+            );
         }
     }
 }

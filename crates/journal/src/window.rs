@@ -227,7 +227,8 @@ mod tests {
             assert!((segment..=4 * segment).contains(&(marks.full - marks.calm)), "{marks:?}");
         }
         let marks = Marks::new(15_000, 1000);
-        let pressure = [0, marks.calm, (marks.calm + marks.hurry) / 2, marks.hurry, marks.full, 1 << 40].map(|used| marks.pressure(used));
+        let pressure = [0, marks.calm, (marks.calm + marks.hurry) / 2, marks.hurry, marks.full, 1 << 40]
+            .map(|used| marks.pressure(used));
         assert_eq!((pressure[0], pressure[1], pressure[3], pressure[4], pressure[5]), (0.0, 0.0, 1.0, 1.0, 1.0));
         assert!((0.45..0.55).contains(&pressure[2]), "{pressure:?}");
     }
@@ -259,10 +260,19 @@ mod tests {
         assert_eq!(gate.ask(&marks, &state, far, 1), None);
         state.note_taken(1);
         assert_eq!(gate.ask(&marks, &state, far - 1, 2), None, "within reach of the window it has to be free");
-        assert!(beyond(&gate.ask(&marks, &state, far, 3)) && gate.ask(&marks, &state, far, 4).is_none(), "as much as was taken");
+        assert!(
+            beyond(&gate.ask(&marks, &state, far, 3)) && gate.ask(&marks, &state, far, 4).is_none(),
+            "as much as was taken"
+        );
         let slow: Vec<_> = (0..=20).map(|second| (second * 1000, 1)).collect();
         assert!(asked(&state, &slow).iter().position(beyond) == Some(20), "something is taken, but too little");
-        assert!(asked(&state, &[(100_000, 0), (7, 0), (5_006, 0), (5_007, 0)]).iter().map(beyond).eq([false, false, false, true]), "the clock may go back");
+        assert!(
+            asked(&state, &[(100_000, 0), (7, 0), (5_006, 0), (5_007, 0)])
+                .iter()
+                .map(beyond)
+                .eq([false, false, false, true]),
+            "the clock may go back"
+        );
 
         assert!(state.want_for_state() && !state.want_for_state());
         assert_eq!(asked(&state, &[(0, 0), (1, 0)]), [Some(Grant::State), None], "state gets one");

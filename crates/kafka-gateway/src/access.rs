@@ -9,7 +9,10 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use broker::{ANONYMOUS, AclAnswers, AclOperation, AclResource, AuditLine, Broker, CLUSTER, QUEUE_GROUP, QueueRights, Security, Setter, Topic};
+use broker::{
+    ANONYMOUS, AclAnswers, AclOperation, AclResource, AuditLine, Broker, CLUSTER, QUEUE_GROUP, QueueRights, Security,
+    Setter, Topic,
+};
 use kafka_wire::ErrorCode;
 
 /// What is said of a queue to a caller who has no permission for it at all: for him it is not there, as in lists. Where a name that is not there is answered with
@@ -56,7 +59,14 @@ impl Client {
     /// Has somebody decide who asks for him, as of now.
     pub fn ask<T>(&self, broker: &Broker, decide: impl FnOnce(&Asking<'_>) -> T) -> T {
         let (security, access) = (broker.security(), Access::new(broker.security()));
-        decide(&Asking { access: &access, broker, security, name: self.name.as_deref(), address: self.address, quiet: false })
+        decide(&Asking {
+            access: &access,
+            broker,
+            security,
+            name: self.name.as_deref(),
+            address: self.address,
+            quiet: false,
+        })
     }
 }
 
@@ -110,7 +120,8 @@ impl Asking<'_> {
 
     /// May he?
     pub fn may(&self, operation: AclOperation, resource: AclResource, name: &str) -> bool {
-        self.may_by_entries(operation, resource, name) && (resource != AclResource::Topic || self.check_queue(operation, name).is_ok())
+        self.may_by_entries(operation, resource, name)
+            && (resource != AclResource::Topic || self.check_queue(operation, name).is_ok())
     }
 
     /// May he, whatever has the name?
@@ -139,13 +150,26 @@ impl Asking<'_> {
         }
         // One that comes to life or goes is nobody's yet, or any more.
         let queue = self.broker.queue_on(topic);
-        let may = |operation| queue.as_ref().is_some_and(|queue| self.look_at_queues(|queues| queues.may(self.security, self.name, operation, queue.vhost(), queue.name())));
+        let may = |operation| {
+            queue.as_ref().is_some_and(|queue| {
+                self.look_at_queues(|queues| {
+                    queues.may(self.security, self.name, operation, queue.vhost(), queue.name())
+                })
+            })
+        };
         if may(operation) {
             return Ok(());
         }
         if !self.quiet {
             let who = principal(self.name);
-            let line = AuditLine { who: &who, from: self.address, through: "kafka", act: operation.name(), what: &format!("Queue:{}", topic.name), outcome: "denied" };
+            let line = AuditLine {
+                who: &who,
+                from: self.address,
+                through: "kafka",
+                act: operation.name(),
+                what: &format!("Queue:{}", topic.name),
+                outcome: "denied",
+            };
             self.security.audit_refusal(line);
         }
         Err(if may(AclOperation::Describe) { ErrorCode::TopicAuthorizationFailed } else { HIDDEN })
@@ -223,13 +247,21 @@ impl Asking<'_> {
     /// # Errors
     /// `ClusterAuthorizationFailed`.
     pub fn check_cluster(&self, operation: AclOperation) -> Result<(), ErrorCode> {
-        if self.may(operation, AclResource::Cluster, CLUSTER) { Ok(()) } else { Err(ErrorCode::ClusterAuthorizationFailed) }
+        if self.may(operation, AclResource::Cluster, CLUSTER) {
+            Ok(())
+        } else {
+            Err(ErrorCode::ClusterAuthorizationFailed)
+        }
     }
 
     /// # Errors
     /// `TransactionalIdAuthorizationFailed`.
     pub fn check_transaction(&self, operation: AclOperation, id: &str) -> Result<(), ErrorCode> {
-        if self.may(operation, AclResource::TransactionalId, id) { Ok(()) } else { Err(ErrorCode::TransactionalIdAuthorizationFailed) }
+        if self.may(operation, AclResource::TransactionalId, id) {
+            Ok(())
+        } else {
+            Err(ErrorCode::TransactionalIdAuthorizationFailed)
+        }
     }
 }
 

@@ -25,7 +25,9 @@ pub(crate) fn of_batch(error: &BatchError) -> ErrorCode {
         // The formats before batches are known, but a Produce request may not hold them.
         BatchError::UnsupportedMagic { magic: 0 | 1 } => ErrorCode::InvalidRecord,
         BatchError::UnsupportedMagic { .. } => ErrorCode::CorruptMessage,
-        BatchError::Truncated { .. } | BatchError::NotOne { .. } | BatchError::Invalid { .. } => ErrorCode::InvalidRecord,
+        BatchError::Truncated { .. } | BatchError::NotOne { .. } | BatchError::Invalid { .. } => {
+            ErrorCode::InvalidRecord
+        }
         BatchError::TooLarge { .. } => ErrorCode::MessageTooLarge,
         BatchError::UnknownCompression => ErrorCode::UnsupportedCompressionType,
     }
@@ -66,7 +68,9 @@ pub(crate) fn of_transaction(error: TransactionError) -> ErrorCode {
         TransactionError::Concurrent => ErrorCode::ConcurrentTransactions,
         TransactionError::InvalidState => ErrorCode::InvalidTxnState,
         // Clients take it for the end; what stands for trying again would have them try for as long as ids are kept, which is days.
-        TransactionError::TooMany | TransactionError::NoMemory | TransactionError::TooMuch => ErrorCode::PolicyViolation,
+        TransactionError::TooMany | TransactionError::NoMemory | TransactionError::TooMuch => {
+            ErrorCode::PolicyViolation
+        }
     }
 }
 
@@ -85,7 +89,9 @@ pub(crate) fn of_create(error: &CreateError) -> ErrorCode {
 pub(crate) fn of_partitions(error: &PartitionsError) -> ErrorCode {
     match error {
         PartitionsError::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
-        PartitionsError::NotMore { .. } | PartitionsError::TooMany(_) | PartitionsError::Queue(_) => ErrorCode::InvalidPartitions,
+        PartitionsError::NotMore { .. } | PartitionsError::TooMany(_) | PartitionsError::Queue(_) => {
+            ErrorCode::InvalidPartitions
+        }
         PartitionsError::Limit(_) => ErrorCode::PolicyViolation,
         PartitionsError::Append(error) => of_append(*error),
     }
@@ -102,7 +108,11 @@ pub(crate) fn of_alter(error: &AlterError) -> ErrorCode {
 
 pub(crate) fn of_acl(error: &AclError) -> ErrorCode {
     match error {
-        AclError::ClusterName | AclError::EmptyName | AclError::Principal(_) | AclError::TooLong(_) | AclError::TooManyPicked(_) => ErrorCode::InvalidRequest,
+        AclError::ClusterName
+        | AclError::EmptyName
+        | AclError::Principal(_)
+        | AclError::TooLong(_)
+        | AclError::TooManyPicked(_) => ErrorCode::InvalidRequest,
         AclError::TooMany(_) => ErrorCode::PolicyViolation,
         AclError::Append(error) => of_append(*error),
     }

@@ -84,8 +84,14 @@ pub(crate) struct FetchSessions {
 
 impl FetchSessions {
     pub fn new(slots: usize) -> Self {
-        let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |since| since.subsec_nanos());
-        Self { sessions: Mutex::default(), slots, partitions: Arc::default(), next: AtomicI32::new((seed >> 2) as i32 | 1) }
+        let seed =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |since| since.subsec_nanos());
+        Self {
+            sessions: Mutex::default(),
+            slots,
+            partitions: Arc::default(),
+            next: AtomicI32::new((seed >> 2) as i32 | 1),
+        }
     }
 
     pub fn get(&self, id: i32) -> Option<Arc<Mutex<FetchSession>>> {
@@ -106,7 +112,9 @@ impl FetchSessions {
         let mut sessions = self.sessions.lock();
         if sessions.len() >= self.slots {
             let idle = |session: &Arc<Mutex<FetchSession>>| {
-                session.try_lock().is_some_and(|session| now.duration_since(session.used).as_millis() as u64 >= EVICT_AFTER_MS)
+                session
+                    .try_lock()
+                    .is_some_and(|session| now.duration_since(session.used).as_millis() as u64 >= EVICT_AFTER_MS)
             };
             let old = sessions.iter().find(|(_, session)| idle(session)).map(|(id, _)| *id)?;
             sessions.remove(&old);
@@ -117,7 +125,8 @@ impl FetchSessions {
                 break id;
             }
         };
-        let session = Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, room, by_id, start: 0, used: now, judged: 0 }));
+        let session =
+            Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, room, by_id, start: 0, used: now, judged: 0 }));
         sessions.insert(id, Arc::clone(&session));
         Some(session)
     }

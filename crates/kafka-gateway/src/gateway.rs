@@ -76,7 +76,8 @@ impl Gateway {
             asked: Asked::default(),
             frame_bytes_max: int("socket.request.max.bytes"),
             fetch_bytes_max: int("fetch.max.bytes").min(pinned.answer_max()),
-            principal_rules: PrincipalRules::parse(broker.settings().text("ssl.principal.mapping.rules").0).expect("checked at the start"),
+            principal_rules: PrincipalRules::parse(broker.settings().text("ssl.principal.mapping.rules").0)
+                .expect("checked at the start"),
             pinned,
             long_polls: LongPolls::new(pinned_bytes_max / 2),
             items_max: AtomicUsize::new(ITEMS_MAX),

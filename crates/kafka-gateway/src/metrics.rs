@@ -67,7 +67,10 @@ impl GatewayMetrics {
         let known = place.ok().and_then(|place| self.by_api.get(place)).expect("every API that is served has a codec");
         known.get_or_init(|| {
             let label = ApiLabel { api: api.name };
-            ApiMetrics { requests: self.requests.get_or_create_owned(&label), seconds: self.request_seconds.get_or_create_owned(&label) }
+            ApiMetrics {
+                requests: self.requests.get_or_create_owned(&label),
+                seconds: self.request_seconds.get_or_create_owned(&label),
+            }
         })
     }
 
@@ -75,7 +78,11 @@ impl GatewayMetrics {
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("mainstem_kafka");
         registry.register("requests", "Requests by API", self.requests.clone());
-        registry.register("request_duration_seconds", "From a request's arrival to its answer", self.request_seconds.clone());
+        registry.register(
+            "request_duration_seconds",
+            "From a request's arrival to its answer",
+            self.request_seconds.clone(),
+        );
         registry.register("produced_bytes", "Record batches accepted, in bytes", self.produced_bytes.clone());
         registry.register("produced_records", "Records accepted", self.produced_records.clone());
         registry.register("fetched_bytes", "Record batches served, in bytes", self.fetched_bytes.clone());
@@ -84,6 +91,10 @@ impl GatewayMetrics {
         registry.register("connections", "Open connections", self.connections.clone());
         registry.register("logins", "Logins and renewed sessions", self.logins.clone());
         registry.register("refused_logins", "Logins that were refused", self.refused_logins.clone());
-        registry.register("refused_frames", "Requests that made no sense and ended their connection", self.refused_frames.clone());
+        registry.register(
+            "refused_frames",
+            "Requests that made no sense and ended their connection",
+            self.refused_frames.clone(),
+        );
     }
 }

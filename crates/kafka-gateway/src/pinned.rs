@@ -143,7 +143,8 @@ impl Pinned {
 /// again and again.
 fn blocks(pieces: &[Bytes]) -> usize {
     let number = |bytes: &Bytes| bytes.as_ptr() as usize / BLOCK_BYTES;
-    let mut numbers: Vec<usize> = pieces.chunk_by(|one, next| number(one) == number(next)).map(|same| number(&same[0])).collect();
+    let mut numbers: Vec<usize> =
+        pieces.chunk_by(|one, next| number(one) == number(next)).map(|same| number(&same[0])).collect();
     numbers.sort_unstable();
     numbers.dedup();
     numbers.len()
@@ -225,7 +226,8 @@ mod tests {
     fn a_block_counts_once_however_often_it_comes_again() {
         let pinned = Pinned::new(64 << 20);
         let (one, other) = (Bytes::from(vec![1; 4 << 20]), Bytes::from(vec![2; 4 << 20]));
-        let pieces: Vec<Bytes> = (0..40).flat_map(|at| [&one, &other].map(|bytes| bytes.slice(at * 50_000..(at + 1) * 50_000))).collect();
+        let pieces: Vec<Bytes> =
+            (0..40).flat_map(|at| [&one, &other].map(|bytes| bytes.slice(at * 50_000..(at + 1) * 50_000))).collect();
         let held = pinned.hold(pieces, ALONE);
         // 2 MB of each, which may begin and end within a block.
         assert!((4..=6).contains(&(pinned.used() / BLOCK_BYTES)), "{}", pinned.used());

@@ -158,7 +158,10 @@ mod tests {
         let rules = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/, RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L, \
                      RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/L, DEFAULT";
         assert_eq!(name(rules, DUKE).as_deref(), Some("Duke"));
-        assert_eq!(name(rules, "CN=adminUser,OU=Admin,O=Unknown,L=Unknown,ST=Unknown,C=Unknown").as_deref(), Some("adminuser@admin"));
+        assert_eq!(
+            name(rules, "CN=adminUser,OU=Admin,O=Unknown,L=Unknown,ST=Unknown,C=Unknown").as_deref(),
+            Some("adminuser@admin")
+        );
         assert_eq!(name(rules, "O=x").as_deref(), Some("O=x"));
         for same in ["", "DEFAULT", " DEFAULT "] {
             assert_eq!(name(same, DUKE).as_deref(), Some(DUKE));
@@ -177,7 +180,16 @@ mod tests {
 
     #[test]
     fn what_is_no_rule_is_refused() {
-        for text in ["default", "RULE:", "RULE:a", "RULE:a/b", "DEFAULT,", "DEFAULT RULE:a/b/", "RULE:a/b/X", "RULE:a/b/,,DEFAULT"] {
+        for text in [
+            "default",
+            "RULE:",
+            "RULE:a",
+            "RULE:a/b",
+            "DEFAULT,",
+            "DEFAULT RULE:a/b/",
+            "RULE:a/b/X",
+            "RULE:a/b/,,DEFAULT",
+        ] {
             assert!(matches!(PrincipalRules::parse(text), Err(InvalidRules::Rule(_))), "{text}");
         }
         assert!(matches!(PrincipalRules::parse("RULE:(/b/"), Err(InvalidRules::Pattern { .. })));

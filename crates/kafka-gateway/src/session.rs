@@ -1,6 +1,7 @@
 //! One Kafka connection as a state machine: frames and replies in, response pieces out. Requests are executed as
 //! they come, answers leave in the order of the requests.
 
+mod context;
 mod long;
 mod many_items;
 mod oauth_bearer;
@@ -10,21 +11,24 @@ mod turns;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use broker::append::Append;
-use broker::{ANONYMOUS_NAME, AclOperation, AuditLine, Cause, Causes, ClientConnection, Limit, QuotaKey, Reply, ReplyTo, Throttle, User, Waits, Watches};
+use broker::{
+    ANONYMOUS_NAME, AuditLine, Cause, Causes, ClientConnection, Limit, QuotaKey, Reply, ReplyTo, Throttle, Waits,
+    Watches,
+};
 use bytes::Bytes;
 use kafka_wire::{ApiKey, DecodeError, Reader, RequestHeader};
 use types::{ConnectionId, ShardId};
 
-use crate::access::{Access, Acting, Asking};
+use crate::access::Access;
 use crate::body::{Body, Silence, frame};
 use crate::gateway::{Advertise, Gateway};
-use crate::group_of::{Fetcher, Spoken, Verdict};
+use crate::group_of::Spoken;
 use crate::handlers::{self, Outcome, Wait};
 use crate::pinned::Held;
+pub(crate) use context::{Context, PARTS_MAX};
 use many_items::{FREE_ITEMS, Given, Parked, has_many, is_many};
 use sasl::Sasl;
 
@@ -183,96 +187,6 @@ enum News {
     End,
 }
 
-/// What a handler may use.
-pub(crate) struct Context<'a> {
-    pub gateway: &'a Arc<Gateway>,
-    pub shard: &'a mut ShardContext,
-    /// Answers to this request; parts of it count up from here.
-    pub to: ReplyTo,
-    pub version: i16,
-    pub client_id: &'a str,
-    /// Who logged in.
-    pub user: Option<&'a Arc<User>>,
-    /// Who has shown a certificate instead.
-    pub certified: Option<&'a str>,
-    /// What he may do.
-    pub access: &'a Access,
-    pub local: SocketAddr,
-    pub peer: SocketAddr,
-    pub advertise: &'a Advertise,
-    pub now: Instant,
-    /// Nothing else is to be done on this shard.
-    pub alone: bool,
-    /// What is reserved for the items of the request: who works on it elsewhere holds it.
-    pub room: Option<&'a Arc<dyn RequestRoom>>,
-    /// Bytes of the request.
-    pub length: usize,
-    /// Set once the connection is gone, where the request is not handled by its network thread.
-    pub gone: Option<&'a Arc<AtomicBool>>,
-    /// Appends that a full queue refused.
-    pub refused: &'a mut VecDeque<(usize, Append)>,
-    /// Groups of which the connection has spoken.
-    pub spoken: &'a mut Spoken,
-    /// What limits the connection.
-    pub throttle: &'a mut Throttle,
-    /// Where its time goes.
-    pub waits: &'a Arc<Waits>,
-    /// The connection, as those see it who look on.
-    pub seen: &'a ClientConnection,
-}
-
-/// Parts that one request may be split into.
-pub(crate) const PARTS_MAX: u64 = 256;
-
-impl<'a> Context<'a> {
-    /// What the caller may do.
-    pub fn asking(&self) -> Asking<'a> {
-        let broker = &self.gateway.broker;
-        Asking { access: self.access, broker, security: broker.security(), name: self.name(), address: self.peer.ip(), quiet: false }
-    }
-
-    /// The name of whoever is there, if that is known.
-    pub fn name(&self) -> Option<&'a str> {
-        self.user.map(|user| user.name()).or(self.certified)
-    }
-
-    /// For the audit log.
-    pub fn acting(&self, act: &'static str) -> Acting {
-        Acting::new(&self.gateway.broker, self.name(), self.peer.ip(), act)
-    }
-
-    /// Whose a fetch of this connection is, which says that it is called `client_id`.
-    pub fn verdict(&mut self, client_id: &str) -> Verdict {
-        let asking = self.asking().quietly();
-        let fetcher = Fetcher { client_id, user: self.name().unwrap_or_default(), peer: self.peer };
-        match self.spoken.verdict(&self.gateway.broker, &self.gateway.asked, &fetcher, self.now) {
-            // Who may not be a member is none, whatever he calls himself.
-            Verdict::Of(filter) if asking.check_group(AclOperation::Read, &filter.group).is_err() => Verdict::Nobody,
-            verdict => verdict,
-        }
-    }
-
-    /// Is the member that speaks to look for its coordinator again, so that the connection that it fetches on is known to be its?
-    pub fn looks_again(&self, group: &str) -> bool {
-        self.gateway.asked.take(group, self.client_id, self.peer, self.now)
-    }
-
-    /// Appends to a journal, in order behind what was refused before.
-    pub fn append(&mut self, journal: usize, append: Append) {
-        if !self.refused.is_empty() {
-            self.refused.push_back((journal, append));
-            return;
-        }
-        let journal_of = &self.gateway.broker.journals()[journal];
-        // Who does not wait for the answer sends the next one meanwhile: those are better committed together.
-        let here = self.alone && append.acknowledge;
-        let queued = if here { journal_of.append_here(append) } else { journal_of.append(append) };
-        if let Err(append) = queued {
-            self.refused.push_back((journal, append));
-        }
-    }
-}
-
 /// One connection.
 pub struct Session {
     gateway: Arc<Gateway>,
@@ -371,12 +285,21 @@ impl Session {
         let security = self.gateway.broker.security();
         let unnamed = || "no rule of ssl.principal.mapping.rules is about this name".to_owned();
         let name = self.gateway.principal_rules.name(&distinguished).ok_or_else(unnamed);
-        let welcome = name.and_then(|name| security.check_name(&name, self.peer).map(|()| name).map_err(|refused| refused.to_string()));
+        let welcome = name.and_then(|name| {
+            security.check_name(&name, self.peer).map(|()| name).map_err(|refused| refused.to_string())
+        });
         match welcome {
             Ok(name) => self.certified = Some(name.into()),
             Err(reason) => {
                 let (who, from) = (distinguished.as_str(), self.peer.ip());
-                security.audit_refusal(AuditLine { who, from, through: "kafka", act: "login", what: "TLS", outcome: &reason });
+                security.audit_refusal(AuditLine {
+                    who,
+                    from,
+                    through: "kafka",
+                    act: "login",
+                    what: "TLS",
+                    outcome: &reason,
+                });
                 self.refusal = Some((CloseReason::Login { name: distinguished, mechanism: "TLS", reason }, now));
             }
         }
@@ -450,7 +373,13 @@ impl Session {
         self.look_at_client(header.client_id.as_deref().unwrap_or_default(), now);
         let timed = self.throttle.is_timed().then(Instant::now);
         let outcome = if long {
-            Ok(self.hand_over(api, header, (std::mem::replace(reader, Reader::new(Bytes::new())), length), room.clone(), now))
+            Ok(self.hand_over(
+                api,
+                header,
+                (std::mem::replace(reader, Reader::new(Bytes::new())), length),
+                room.clone(),
+                now,
+            ))
         } else if api.serves(version) {
             self.handle(api, (header, &mut *reader, length), room.as_ref(), (shard, alone), now)
         } else if wire.name == "ApiVersions" {
@@ -466,7 +395,13 @@ impl Session {
         let outcome = match outcome {
             Ok(Outcome::Long) => {
                 reader.rewind(body);
-                Ok(self.hand_over(api, header, (std::mem::replace(reader, Reader::new(Bytes::new())), length), room, now))
+                Ok(self.hand_over(
+                    api,
+                    header,
+                    (std::mem::replace(reader, Reader::new(Bytes::new())), length),
+                    room,
+                    now,
+                ))
             }
             other => other,
         };
@@ -553,7 +488,8 @@ impl Session {
 
     /// The answer to the request of a slot, as it is sent.
     fn pieces(&self, slot: &Slot, body: &dyn Body) -> Result<Vec<Bytes>, CloseReason> {
-        let pieces = frame(slot.api, slot.version, slot.correlation_id, body).ok_or(CloseReason::AnswerTooLong(slot.api.name))?;
+        let pieces = frame(slot.api, slot.version, slot.correlation_id, body)
+            .ok_or(CloseReason::AnswerTooLong(slot.api.name))?;
         Ok(self.gateway.pinned.hold(pieces, Held { alone: self.slots.is_empty(), of_blocks: is_fetch(slot) }))
     }
 
@@ -637,7 +573,12 @@ impl Session {
     /// What a request took of a thread since `began` counts where its client's share is limited.
     fn note_time(&mut self, began: Option<Instant>, now: Instant) {
         if let Some(began) = began {
-            self.throttle.take(self.gateway.broker.quotas(), QuotaKey::RequestPercentage, began.elapsed().as_nanos() as u64, now);
+            self.throttle.take(
+                self.gateway.broker.quotas(),
+                QuotaKey::RequestPercentage,
+                began.elapsed().as_nanos() as u64,
+                now,
+            );
         }
     }
 
@@ -709,13 +650,18 @@ impl Session {
         let holds = |slot: &Slot| matches!(&slot.state, SlotState::Waiting(wait) if wait.holds_reading());
         let fetching = self.slots.back().is_some_and(|slot| holds(slot) || is_fetch(slot));
         let login = self.sasl.as_ref().is_none_or(|sasl| sasl.wants_read()) && self.refusal.is_none();
-        let room = self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX && self.ready_bytes < READY_BYTES_MAX;
+        let room = self.slots.len() < PENDING_MAX
+            && self.pending_bytes < PENDING_BYTES_MAX
+            && self.ready_bytes < READY_BYTES_MAX;
         login && self.parked.is_none() && !fetching && !self.throttle.is_paused() && self.refused.is_empty() && room
     }
 
     /// Do answers that may be in the way of others wait for the one of a request before theirs, which others decide how long that takes?
     pub fn holds_answers(&self) -> bool {
-        let by_others = self.slots.front().is_some_and(|slot| matches!(&slot.state, SlotState::Waiting(wait) if wait.cause() != Cause::Disk));
+        let by_others = self
+            .slots
+            .front()
+            .is_some_and(|slot| matches!(&slot.state, SlotState::Waiting(wait) if wait.cause() != Cause::Disk));
         by_others && self.ready_bytes >= READY_BYTES_MAX
     }
 

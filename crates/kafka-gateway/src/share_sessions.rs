@@ -96,7 +96,15 @@ impl ShareSessions {
         }
         // Who opens another session keeps the records it has.
         let consumer = before.map_or_else(|| broker.subscriptions().new_consumer(), |before| before.lock().consumer);
-        let session = ShareSession { epoch: 1, consumer, opener: asker.connection, partitions: Vec::new(), known: HashSet::new(), room: Room::new(&self.partitions), start: 0 };
+        let session = ShareSession {
+            epoch: 1,
+            consumer,
+            opener: asker.connection,
+            partitions: Vec::new(),
+            known: HashSet::new(),
+            room: Room::new(&self.partitions),
+            start: 0,
+        };
         let session = Arc::new(Mutex::new(session));
         inner.by_opener.entry(asker.connection).or_default().push(key.clone());
         inner.sessions.insert(key, Arc::clone(&session));
@@ -141,7 +149,11 @@ impl ShareSession {
     ///
     /// # Errors
     /// `ShareSessionLimitReached`: the session would have too many, or all sessions together would. Then none is added.
-    pub fn update(&mut self, added: impl Iterator<Item = (Uuid, i32)>, forgotten: impl Iterator<Item = (Uuid, i32)>) -> Result<(), ErrorCode> {
+    pub fn update(
+        &mut self,
+        added: impl Iterator<Item = (Uuid, i32)>,
+        forgotten: impl Iterator<Item = (Uuid, i32)>,
+    ) -> Result<(), ErrorCode> {
         let mut some = false;
         forgotten.for_each(|one| some |= self.known.remove(&one));
         if some {
@@ -156,7 +168,8 @@ impl ShareSession {
                 self.partitions.push(SharePartition { topic, partition, told: false });
             }
         }
-        let fits = self.partitions.len() <= PARTITIONS_MAX && (self.partitions.len() == self.room.count() || self.room.resize(self.partitions.len()));
+        let fits = self.partitions.len() <= PARTITIONS_MAX
+            && (self.partitions.len() == self.room.count() || self.room.resize(self.partitions.len()));
         if !fits {
             for one in self.partitions.drain(kept..) {
                 self.known.remove(&(one.topic, one.partition));
@@ -176,7 +189,15 @@ mod tests {
 
     fn session(all: &Arc<AtomicUsize>) -> ShareSession {
         let opener = (ShardId(0), ConnectionId(0));
-        ShareSession { epoch: 1, consumer: ConsumerId(1), opener, partitions: Vec::new(), known: HashSet::new(), room: Room::new(all), start: 0 }
+        ShareSession {
+            epoch: 1,
+            consumer: ConsumerId(1),
+            opener,
+            partitions: Vec::new(),
+            known: HashSet::new(),
+            room: Room::new(all),
+            start: 0,
+        }
     }
 
     #[test]

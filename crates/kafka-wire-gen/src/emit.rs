@@ -346,9 +346,12 @@ pub fn registry(apis: &[Api]) -> String {
         );
     }
     out.push_str("];\n\n/// Reads a request of an API, as long as there is a codec for it.\n");
-    out.push_str("pub(crate) fn pass(api: i16, r: &mut Reader, version: i16) -> Result<(), DecodeError> {\nmatch api {\n");
+    out.push_str(
+        "pub(crate) fn pass(api: i16, r: &mut Reader, version: i16) -> Result<(), DecodeError> {\nmatch api {\n",
+    );
     for one in apis {
-        let _ = writeln!(out, "{} => {}::{}Request::decode(r, version).map(drop),", one.key, snake(&one.name), one.name);
+        let _ =
+            writeln!(out, "{} => {}::{}Request::decode(r, version).map(drop),", one.key, snake(&one.name), one.name);
     }
     out.push_str("_ => Ok(()),\n}\n}\n");
     out

@@ -238,7 +238,8 @@ impl Reader {
 
     /// Takes `count` items off what the frame may still hold.
     fn spend(&mut self, count: usize, field: &'static str) -> Result<(), DecodeError> {
-        let left = self.items_left.checked_sub(count).ok_or_else(|| self.fail(field, Problem::TooMany(self.items_max)))?;
+        let left =
+            self.items_left.checked_sub(count).ok_or_else(|| self.fail(field, Problem::TooMany(self.items_max)))?;
         self.items_left = left;
         Ok(())
     }

@@ -112,7 +112,11 @@ impl Writer {
 
     #[cold]
     fn begin_piece(&mut self) {
-        let full = Self { gathered: std::mem::replace(&mut self.gathered, Vec::with_capacity(PIECE_BYTES)), shared: std::mem::take(&mut self.shared), ..Self::default() };
+        let full = Self {
+            gathered: std::mem::replace(&mut self.gathered, Vec::with_capacity(PIECE_BYTES)),
+            shared: std::mem::take(&mut self.shared),
+            ..Self::default()
+        };
         self.before_bytes += full.gathered.len() + std::mem::take(&mut self.shared_bytes);
         self.before.extend(full.finish());
     }

@@ -99,7 +99,12 @@ impl Admission {
     ///
     /// # Errors
     /// The bound that is reached.
-    pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool, bounds: Bounds) -> Result<(Place, Option<IpAddr>), Met> {
+    pub fn enter(
+        self: &Arc<Self>,
+        address: IpAddr,
+        stranger: bool,
+        bounds: Bounds,
+    ) -> Result<(Place, Option<IpAddr>), Met> {
         let address = place_of(address);
         let mut inner = self.inner.lock();
         if inner.open.get(&address).is_some_and(|open| open.connections >= bounds.per_address) {
@@ -122,7 +127,16 @@ impl Admission {
         let open = inner.open.entry(address).or_default();
         open.connections += 1;
         let requests = Arc::clone(&open.requests);
-        Ok((Place { of: Arc::clone(self), address, requests, stranger: Cell::new(known_later), is_stranger: Cell::new(stranger) }, displaced))
+        Ok((
+            Place {
+                of: Arc::clone(self),
+                address,
+                requests,
+                stranger: Cell::new(known_later),
+                is_stranger: Cell::new(stranger),
+            },
+            displaced,
+        ))
     }
 }
 
@@ -183,11 +197,17 @@ mod tests {
     fn bounds_hold_and_places_come_back() {
         let admission = Arc::new(Admission::default());
         let bounds = Bounds { per_address: 3, strangers: 3, strangers_per_address: 2 };
-        let enter = |address: &str, stranger| admission.enter(address.parse().expect("an address"), stranger, bounds).map(|(place, _)| place);
+        let enter = |address: &str, stranger| {
+            admission.enter(address.parse().expect("an address"), stranger, bounds).map(|(place, _)| place)
+        };
         let (one, other) = (enter("192.0.2.1", true).expect("room"), enter("192.0.2.1", true).expect("room"));
         assert_eq!(enter("192.0.2.1", true).err(), Some(Met::Limit(LimitKind::StrangersOfAddress)));
         let third = enter("2001:db8::1", true).expect("room");
-        assert_eq!(enter("2001:db8::1", true).err(), Some(Met::Limit(LimitKind::Strangers)), "it would have as many as the other");
+        assert_eq!(
+            enter("2001:db8::1", true).err(),
+            Some(Met::Limit(LimitKind::Strangers)),
+            "it would have as many as the other"
+        );
         assert!(enter("192.0.2.9", false).is_ok());
         one.known();
         one.known();

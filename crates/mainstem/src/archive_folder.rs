@@ -87,18 +87,25 @@ impl FolderArchive {
         for entry in std::fs::read_dir(folder)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() && uuid::Uuid::try_parse(&entry.file_name().to_string_lossy()).is_ok() {
-                remove_unfinished(&entry.path()).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", entry.path().display())))?;
+                remove_unfinished(&entry.path())
+                    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", entry.path().display())))?;
             }
         }
         let store = LocalFileSystem::new_with_prefix(folder).map_err(io_error)?;
-        Ok(Self { folder: folder.canonicalize()?, store, writing: RealStorage::open(folder, mode)?, reading: RealStorage::reading(folder, mode) })
+        Ok(Self {
+            folder: folder.canonicalize()?,
+            store,
+            writing: RealStorage::open(folder, mode)?,
+            reading: RealStorage::reading(folder, mode),
+        })
     }
 
     /// Creates folders of objects, durably.
     fn create_folders(&self, folders: &BTreeSet<&Path>) -> io::Result<()> {
         let mut changed = BTreeSet::new();
         for folder in folders {
-            let missing: Vec<&Path> = folder.ancestors().take_while(|folder| *folder != self.folder && !folder.is_dir()).collect();
+            let missing: Vec<&Path> =
+                folder.ancestors().take_while(|folder| *folder != self.folder && !folder.is_dir()).collect();
             for folder in missing.into_iter().rev() {
                 match std::fs::create_dir(folder) {
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -146,7 +153,9 @@ impl FolderArchive {
 
     /// Each durable by itself.
     fn put_each(&self, objects: &[(String, Bytes)], folders: BTreeSet<&Path>) -> io::Result<()> {
-        at_once(AT_ONCE, objects, |(name, bytes)| self.write(name, bytes, |unfinished, file| file.sync().and_then(|()| self.writing.rename(unfinished, name))))?;
+        at_once(AT_ONCE, objects, |(name, bytes)| {
+            self.write(name, bytes, |unfinished, file| file.sync().and_then(|()| self.writing.rename(unfinished, name)))
+        })?;
         at_once(AT_ONCE, &folders.into_iter().collect::<Vec<_>>(), |folder| sync(folder))
     }
 
@@ -156,7 +165,9 @@ impl FolderArchive {
         let whole = std::fs::File::open(&self.folder)?;
         let written = at_once(WRITERS, objects, |(name, bytes)| self.write(name, bytes, |_, _| Ok(())));
         let last = || objects.last().map_or(Ok(()), |(name, _)| self.sync_all(&whole, &unfinished(name)));
-        let named = written.and_then(|()| last()).and_then(|()| objects.iter().try_for_each(|(name, _)| self.writing.rename(&unfinished(name), name)));
+        let named = written
+            .and_then(|()| last())
+            .and_then(|()| objects.iter().try_for_each(|(name, _)| self.writing.rename(&unfinished(name), name)));
         if named.is_err() {
             objects.iter().for_each(|(name, _)| self.give_up(name));
         }
@@ -331,11 +342,19 @@ mod tests {
         assert_eq!(archive.list("one").expect("listed"), ["one/8/a"]);
         assert!(!folder.path().join("archive/one/7").exists(), "no empty folder of a log is left");
         archive.delete("two/7/a").expect("deleted");
-        assert_eq!(std::fs::read_dir(folder.path().join("archive/two")).expect("the folder of a journal stays").count(), 0);
+        assert_eq!(
+            std::fs::read_dir(folder.path().join("archive/two")).expect("the folder of a journal stays").count(),
+            0
+        );
         // What a death in the middle of a write leaves.
         let of_journal = format!("archive/{}/8", uuid::Uuid::from_u128(7));
         std::fs::create_dir_all(folder.path().join(&of_journal)).expect("made");
-        let left = [format!("{of_journal}/b#1"), format!("{of_journal}/b#"), "archive/one/8/b#1".to_owned(), "archive/dead-letters".to_owned()];
+        let left = [
+            format!("{of_journal}/b#1"),
+            format!("{of_journal}/b#"),
+            "archive/one/8/b#1".to_owned(),
+            "archive/dead-letters".to_owned(),
+        ];
         left.iter().for_each(|name| std::fs::write(folder.path().join(name), b"half").expect("writable"));
         drop(archive);
         FolderArchive::open(&folder.path().join("archive"), mode).expect("a folder");
@@ -352,13 +371,18 @@ mod tests {
         std::fs::create_dir_all(&in_the_way).expect("a folder");
         let all: Vec<_> = (0..20).map(|number| (format!("one/{number}/a"), Bytes::from(vec![number; 5000]))).collect();
         archive.put_all(&all).expect_err("a folder has one's name");
-        let unfinished = (0..20).filter(|number| folder.path().join(format!("archive/one/{number}/a{UNFINISHED}")).exists()).count();
+        let unfinished =
+            (0..20).filter(|number| folder.path().join(format!("archive/one/{number}/a{UNFINISHED}")).exists()).count();
         assert_eq!(unfinished, 0);
         std::fs::remove_dir(in_the_way).expect("it is empty");
         archive.put_all(&all).expect("again");
         for (name, bytes) in &all {
             let mut into = vec![0; bytes.len()];
-            assert_eq!((archive.read_at(name, 0, &mut into).expect("read"), &into[..]), (bytes.len(), &bytes[..]), "{name}");
+            assert_eq!(
+                (archive.read_at(name, 0, &mut into).expect("read"), &into[..]),
+                (bytes.len(), &bytes[..]),
+                "{name}"
+            );
         }
     }
 

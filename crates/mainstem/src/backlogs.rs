@@ -114,7 +114,9 @@ fn offer_shared(broker: &Broker, behind: &mut Largest, in_flight: &mut Largest) 
     let mut all = broker.subscriptions().all();
     all.sort_by(|one, other| (one.name().topic, &one.name().group).cmp(&(other.name().topic, &other.name().group)));
     let mut imbalance = 0;
-    for of_topic in all.chunk_by(|one, next| one.name().topic == next.name().topic && one.name().group == next.name().group) {
+    for of_topic in
+        all.chunk_by(|one, next| one.name().topic == next.name().topic && one.name().group == next.name().group)
+    {
         let (mut records, mut had) = (0, 0);
         for shared in of_topic {
             records += shared.lag() as i64;

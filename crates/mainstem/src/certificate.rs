@@ -96,7 +96,9 @@ fn time(bytes: &mut &[u8]) -> Option<i64> {
 /// Days from the first of 1970. Years begin in March here, so that a leap day is the last of its year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day - 1 - 719_468
+    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day
+        - 1
+        - 719_468
 }
 
 impl<'a> Parts<'a> {
@@ -239,8 +241,11 @@ mod tests {
         let subject = der(SEQUENCE, &relative_names.iter().map(|one| der(SET, one)).collect::<Vec<_>>().concat());
         let none = der(SEQUENCE, b"");
         let key = der(SEQUENCE, &[7; 300]);
-        let validity = der(SEQUENCE, &[der(UTC_TIME, b"260228235959Z"), der(GENERALIZED_TIME, b"20500101000000Z")].concat());
-        let body = [der(VERSION, &der(INTEGER, &[2])), der(INTEGER, &[1]), none.clone(), none.clone(), validity, subject, key].concat();
+        let validity =
+            der(SEQUENCE, &[der(UTC_TIME, b"260228235959Z"), der(GENERALIZED_TIME, b"20500101000000Z")].concat());
+        let body =
+            [der(VERSION, &der(INTEGER, &[2])), der(INTEGER, &[1]), none.clone(), none.clone(), validity, subject, key]
+                .concat();
         der(SEQUENCE, &[der(SEQUENCE, &body), none].concat())
     }
 
@@ -277,7 +282,13 @@ mod tests {
         assert_eq!(time(UTC_TIME, b"491231235959Z"), Some(2_524_607_999));
         assert_eq!(time(UTC_TIME, b"500101000000Z"), Some(-631_152_000));
         assert_eq!(time(GENERALIZED_TIME, b"99991231235959Z"), Some(253_402_300_799));
-        for (tag, text) in [(UTC_TIME, &b"2602282359Z"[..]), (UTC_TIME, b"260228235959+0000"), (UTC_TIME, b"26022823595xZ"), (UTC_TIME, b"261328235959Z"), (INTEGER, b"260228235959Z")] {
+        for (tag, text) in [
+            (UTC_TIME, &b"2602282359Z"[..]),
+            (UTC_TIME, b"260228235959+0000"),
+            (UTC_TIME, b"26022823595xZ"),
+            (UTC_TIME, b"261328235959Z"),
+            (INTEGER, b"260228235959Z"),
+        ] {
             assert_eq!(time(tag, text), None);
         }
     }

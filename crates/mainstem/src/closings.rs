@@ -76,7 +76,11 @@ impl Closed {
 
     /// Makes them visible.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("mainstem_connections_closed", "Connections that were closed because a time was over", self.0.clone());
+        registry.register(
+            "mainstem_connections_closed",
+            "Connections that were closed because a time was over",
+            self.0.clone(),
+        );
     }
 }
 
@@ -101,7 +105,11 @@ impl Closings {
             lately = Lately { began: Some(now), written: 0, unwritten: 0 };
         }
         let may = lately.written < LINES_MAX;
-        if may { lately.written += 1 } else { lately.unwritten += 1 }
+        if may {
+            lately.written += 1
+        } else {
+            lately.unwritten += 1
+        }
         self.0.set(lately);
         may.then_some(more)
     }
@@ -115,7 +123,9 @@ struct Escaping<'a, 'f>(&'a mut fmt::Formatter<'f>);
 
 impl Write for Escaping<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        text.chars().try_for_each(|letter| if letter.is_control() { write!(self.0, "{}", letter.escape_default()) } else { self.0.write_char(letter) })
+        text.chars().try_for_each(|letter| {
+            if letter.is_control() { write!(self.0, "{}", letter.escape_default()) } else { self.0.write_char(letter) }
+        })
     }
 }
 

@@ -105,13 +105,17 @@ pub enum HangUp {
 }
 
 /// Serves a connection to its end.
-#[expect(clippy::too_many_lines, reason = "the steps of one loop in their order, over a dozen of variables that most of them read and set")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "the steps of one loop in their order, over a dozen of variables that most of them read and set"
+)]
 pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> End {
     let mut input = Input::new(&shard.shared.read_memory);
     let mut outgoing = Outgoing::new();
     let mut last_progress = Instant::now();
     let mut taken = Taken::default();
-    let mut idle = Idle::new(shard.shared.times.idle_max.filter(|_| connection.session.borrow().ends_when_idle()), last_progress);
+    let mut idle =
+        Idle::new(shard.shared.times.idle_max.filter(|_| connection.session.borrow().ends_when_idle()), last_progress);
     // What ends the connection, and until when what was asked before may be answered.
     let mut last = Last::default();
     let (mut turn_ends, mut last_sent) = (false, None);
@@ -125,7 +129,11 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         let mut now = asked.take().unwrap_or_else(Instant::now);
         // Sending much is work like any other.
-        let sending = if waiting_bytes(&outgoing) >= OUTGOING_BYTES_MAX { shard.turns.next(&connection.standing, now).await } else { None };
+        let sending = if waiting_bytes(&outgoing) >= OUTGOING_BYTES_MAX {
+            shard.turns.next(&connection.standing, now).await
+        } else {
+            None
+        };
         if sending.is_some() {
             now = Instant::now();
         }
@@ -223,7 +231,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             false if open && !may_read && connection.session.borrow().wants_read() => Reads::BehindAnswers,
             _ => Reads::No,
         };
-        if !last.unheard && let Some(late) = input.judge(shard, connection.place.requests(), state, now) {
+        if !last.unheard
+            && let Some(late) = input.judge(shard, connection.place.requests(), state, now)
+        {
             let Some(end) = last.postpone(End::Late(late), connection, sends) else { continue };
             return end;
         }
@@ -259,7 +269,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 if !delivered && !input.drained {
                     shard.turns.pause().await;
                 }
-                if let Some(end) = end.and_then(|end| last.postpone(end, connection, sends)) { return end }
+                if let Some(end) = end.and_then(|end| last.postpone(end, connection, sends)) {
+                    return end;
+                }
                 turn_ends = delivered && !input.drained || input.interrupted;
                 // Who always sends something is looked at, too.
                 if wake_at.is_some_and(|at| at <= now) {
@@ -267,9 +279,21 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 }
             }
             Happened::Something => {}
-            Happened::Gone => if let Some(end) = last.postpone(End::Closed, connection, false) { return end },
-            Happened::Time => connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), Instant::now()),
-            Happened::Alarm => if idle.is_over(is_busy(connection, sends, &input), Instant::now()) && let Some(end) = last.postpone(End::Idle, connection, sends) { return end },
+            Happened::Gone => {
+                if let Some(end) = last.postpone(End::Closed, connection, false) {
+                    return end;
+                }
+            }
+            Happened::Time => {
+                connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), Instant::now())
+            }
+            Happened::Alarm => {
+                if idle.is_over(is_busy(connection, sends, &input), Instant::now())
+                    && let Some(end) = last.postpone(End::Idle, connection, sends)
+                {
+                    return end;
+                }
+            }
         }
     }
 }
@@ -303,7 +327,13 @@ enum Happened {
 }
 
 /// Waits until something happens.
-async fn wait(connection: &Connection, stream: &Stream, interest: Option<Interest>, wake_at: Option<Instant>, idle: &mut Idle) -> Happened {
+async fn wait(
+    connection: &Connection,
+    stream: &Stream,
+    interest: Option<Interest>,
+    wake_at: Option<Instant>,
+    idle: &mut Idle,
+) -> Happened {
     tokio::select! {
         biased;
         ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => match ready {
@@ -330,14 +360,22 @@ fn note_waits(connection: &Connection, sends: bool, no_memory: bool, now: Instan
 /// One that has closed its side is answered as before: it may read. It has gone when the system says that it takes no more, which is found by a write or by
 /// keep-alive: what it waits for is dropped. What it had sent that needs no answer is there still, and is read when its time has come, unless nothing is
 /// read or taken for `connections.max.idle.ms`.
-fn judge_unread(shard: &Shard, (connection, stream): (&Connection, &Stream), reads: bool, (last_look, idle): (&mut Instant, &Idle), now: Instant) -> Option<End> {
+fn judge_unread(
+    shard: &Shard,
+    (connection, stream): (&Connection, &Stream),
+    reads: bool,
+    (last_look, idle): (&mut Instant, &Idle),
+    now: Instant,
+) -> Option<End> {
     let looks = !reads && now.saturating_duration_since(*last_look) >= LOOK_AFTER;
     if reads || looks {
         *last_look = now;
     }
     match looks.then(|| stream.peer())? {
         Peer::Gone if connection.session.borrow().awaits_answer() => Some(End::Closed),
-        Peer::Gone | Peer::SendsNoMore => shard.shared.times.idle_max.is_some_and(|max| idle.quiet(now) >= max).then_some(End::Idle),
+        Peer::Gone | Peer::SendsNoMore => {
+            shard.shared.times.idle_max.is_some_and(|max| idle.quiet(now) >= max).then_some(End::Idle)
+        }
         Peer::There => None,
     }
 }
@@ -347,7 +385,9 @@ fn is_over(shard: &Shard, connection: &Connection, last: &mut Last, answered: Op
     if connection.session.borrow().is_broken() {
         return Some(End::Broken);
     }
-    if let Some((end, _)) = last.end.take_if(|(_, until)| answered.is_some() || until.is_some_and(|until| Instant::now() >= until)) {
+    if let Some((end, _)) =
+        last.end.take_if(|(_, until)| answered.is_some() || until.is_some_and(|until| Instant::now() >= until))
+    {
         return Some(end);
     }
     let last_sent = answered.filter(|_| shard.draining.get())?;
@@ -370,7 +410,13 @@ fn judge_login(shard: &Shard, connection: &Connection, last: &mut Last, now: Ins
 }
 
 /// Reads, and delivers what was committed on the spot: that is answered before others have their turn, which then is to end. The time when it was delivered.
-fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, now: Instant) -> (Option<End>, Option<Instant>) {
+fn take_turn(
+    shard: &Shard,
+    connection: &Connection,
+    stream: &Stream,
+    input: &mut Input,
+    now: Instant,
+) -> (Option<End>, Option<Instant>) {
     let (end, delivered) = connection.serving(|| {
         let (end, ended) = receive(shard, connection, stream, input, now);
         (end, shard.deliver_pending(ended))
@@ -439,10 +485,14 @@ fn has_room(connection: &Connection, outgoing: &Outgoing) -> bool {
 /// Bytes that wait for the socket, or as many as matter.
 fn waiting_bytes(outgoing: &Outgoing) -> usize {
     let mut bytes = 0;
-    outgoing.iter().map(Bytes::len).take_while(|piece| {
-        bytes += piece;
-        bytes < OUTGOING_BYTES_MAX
-    }).count();
+    outgoing
+        .iter()
+        .map(Bytes::len)
+        .take_while(|piece| {
+            bytes += piece;
+            bytes < OUTGOING_BYTES_MAX
+        })
+        .count();
     bytes
 }
 
@@ -474,10 +524,12 @@ impl Last {
         let (rest, until) = match &end {
             End::Refused(_) => (Rest::Answers, Some(now + LAST_ANSWERS)),
             End::Broken | End::Drained { .. } => (Rest::Nothing, None),
-            End::Closed | End::Ended | End::Stalled | End::Late(_) | End::Idle => match connection.session.borrow_mut().finish(matches!(end, End::Ended), sends, now) {
-                Rest::Publishes => (Rest::Publishes, Some(now + LAST_ANSWERS)),
-                rest => (rest, None),
-            },
+            End::Closed | End::Ended | End::Stalled | End::Late(_) | End::Idle => {
+                match connection.session.borrow_mut().finish(matches!(end, End::Ended), sends, now) {
+                    Rest::Publishes => (Rest::Publishes, Some(now + LAST_ANSWERS)),
+                    rest => (rest, None),
+                }
+            }
         };
         if rest == Rest::Nothing {
             return Some(end);

@@ -45,7 +45,8 @@ impl Look {
     /// A folder cannot be read, or a newer release has written it.
     pub fn at(folder: &DataFolder, archive: &Path, doing: &'static str) -> anyhow::Result<Self> {
         let store = ArchiveReader::of(archive);
-        let total = (0..folder.journals).map(|number| folder_bytes(&folder.journal(number))).sum::<u64>() + folder_bytes(archive);
+        let total = (0..folder.journals).map(|number| folder_bytes(&folder.journal(number))).sum::<u64>()
+            + folder_bytes(archive);
         let bar = Bar::new(doing, total);
         let mut surveys = Vec::new();
         for number in 0..folder.journals {
@@ -54,7 +55,9 @@ impl Look {
                 // What is damaged or lost in it is no concern of this folder's.
                 Some(other) => Ok(Survey::unread(other)),
                 // One that is not there is empty.
-                None if unless_missing(fs::metadata(&path)).with_context(|| path.display().to_string())?.is_none() => Ok(Survey::default()),
+                None if unless_missing(fs::metadata(&path)).with_context(|| path.display().to_string())?.is_none() => {
+                    Ok(Survey::default())
+                }
                 None => journal::survey(&path, number, &store, &|bytes| bar.advance(bytes)),
             };
             surveys.push(survey.with_context(|| format!("journal {number}"))?);
@@ -83,7 +86,8 @@ impl Look {
             Some((objects_name(number), format!("archive/{journal}"), error.to_string()))
         };
         let archives = surveys.iter().enumerate().filter_map(lacking).collect();
-        let has_all_journals = folder.journal_ids.iter().all(|id| surveys.iter().any(|survey| survey.journal.to_string() == *id));
+        let has_all_journals =
+            folder.journal_ids.iter().all(|id| surveys.iter().any(|survey| survey.journal.to_string() == *id));
         let mut look = Self { surveys, names, others, archives, has_all_journals, refused: None };
         if look.places() == 0 && look.lost().is_empty() {
             look.refused = prove(folder, &Settings::default()).err().map(|error| format!("{error:#}"));
@@ -99,7 +103,9 @@ impl Look {
     /// Is all that is lost listed? Of a journal that is gone, or without a checkpoint, nobody knows what it had, nor of chunks of which nothing is
     /// readable what was at the end of a log.
     fn is_all_known(&self) -> bool {
-        self.has_all_journals && self.surveys.iter().all(|survey| !survey.without_checkpoint) && !self.damages().any(Damage::hides_ends)
+        self.has_all_journals
+            && self.surveys.iter().all(|survey| !survey.without_checkpoint)
+            && !self.damages().any(Damage::hides_ends)
     }
 
     /// In the order of journals.
@@ -121,7 +127,9 @@ impl Look {
             None if self.names.is_empty() => Some((id.to_string(), log)),
             None => None,
         });
-        named.flat_map(|(name, log)| log.lost.iter().map(move |range| (name.clone(), range.start.0, range.end.0))).collect()
+        named
+            .flat_map(|(name, log)| log.lost.iter().map(move |range| (name.clone(), range.start.0, range.end.0)))
+            .collect()
     }
 
     fn json(&self) -> Value {
@@ -130,7 +138,11 @@ impl Look {
             .map(|damage| json!({"id": damage.id, "file": damage.file, "position": damage.position, "what": damage.what, "repairable": damage.is_repairable()}))
             .chain(self.folders().map(|(id, file, what)| json!({"id": id, "file": file, "position": 0, "what": what, "repairable": false})))
             .collect();
-        let lost: Vec<Value> = self.lost().into_iter().map(|(log, from, until)| json!({"log": log, "from": from, "until": until})).collect();
+        let lost: Vec<Value> = self
+            .lost()
+            .into_iter()
+            .map(|(log, from, until)| json!({"log": log, "from": from, "until": until}))
+            .collect();
         let journals: Vec<Value> = self
             .surveys
             .iter()
@@ -149,7 +161,11 @@ impl Look {
             let Survey { last, chunks, runs, bytes, .. } = survey;
             let _ = match survey.without_checkpoint || *bytes == 0 {
                 true => writeln!(out, "journal {number}: no records were read"),
-                false => writeln!(out, "journal {number}: to chunk {last}; {chunks} chunks and {runs} runs whole, {} read", ByteSize(*bytes)),
+                false => writeln!(
+                    out,
+                    "journal {number}: to chunk {last}; {chunks} chunks and {runs} runs whole, {} read",
+                    ByteSize(*bytes)
+                ),
             };
         }
         for (id, file, what) in self.folders() {
@@ -164,7 +180,11 @@ impl Look {
                 let _ = writeln!(out, "DAMAGED  {id}  {file} byte {position}: {what}");
             }
             if objects > OBJECTS_SHOWN {
-                let _ = writeln!(out, "         and {} more places in objects of journal {number}, which `mainstem journal verify --json` lists", objects - OBJECTS_SHOWN);
+                let _ = writeln!(
+                    out,
+                    "         and {} more places in objects of journal {number}, which `mainstem journal verify --json` lists",
+                    objects - OBJECTS_SHOWN
+                );
             }
         }
         for (log, from, until) in self.lost() {
@@ -184,14 +204,24 @@ fn foreign(folder: &DataFolder, number: usize) -> Option<uuid::Uuid> {
 /// What goes with a journal that is gone; how much that is only the journal said.
 fn lost_with(number: usize) -> &'static str {
     match number {
-        0 => "all topics, queues, users, settings, groups and committed offsets are lost with it, and what the records of other journals belong to",
+        0 => {
+            "all topics, queues, users, settings, groups and committed offsets are lost with it, and what the records of other journals belong to"
+        }
         _ => "all its records are lost, and how many is not known",
     }
 }
 
 fn folder_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| if entry.path().is_dir() { folder_bytes(&entry.path()) } else { entry.metadata().map_or(0, |data| data.len()) }).sum()
+    entries
+        .map(|entry| {
+            if entry.path().is_dir() {
+                folder_bytes(&entry.path())
+            } else {
+                entry.metadata().map_or(0, |data| data.len())
+            }
+        })
+        .sum()
 }
 
 /// Reads everything in a data folder, or in a backup, that no broker has open.
@@ -204,10 +234,14 @@ pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::R
     output::print(&if as_json { format!("{}\n", look.json()) } else { look.shown() })?;
     let (damages, lost) = (look.places(), look.lost().len());
     match (damages, lost) {
-        (0, 0) => look.refused.map_or(Ok(()), |reason| bail!("nothing is damaged or lost, and a start refuses the folder: {reason}")),
+        (0, 0) => look
+            .refused
+            .map_or(Ok(()), |reason| bail!("nothing is damaged or lost, and a start refuses the folder: {reason}")),
         (0, _) => bail!("nothing is damaged, but records are missing: a segment is gone; restore a backup"),
         _ if look.is_all_known() => bail!("{damages} places are damaged, {lost} ranges of offsets are lost"),
-        _ => bail!("{damages} places are damaged; {lost} ranges of offsets are known to be lost, and not all can be known"),
+        _ => bail!(
+            "{damages} places are damaged; {lost} ranges of offsets are known to be lost, and not all can be known"
+        ),
     }
 }
 
@@ -233,16 +267,24 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
         }
         Err(error) => return Err(error),
     };
-    let bar = Bar::new("copying", (0..folder.journals).map(|number| folder_bytes(&data.join(format!("journal-{number}")))).sum());
+    let bar = Bar::new(
+        "copying",
+        (0..folder.journals).map(|number| folder_bytes(&data.join(format!("journal-{number}")))).sum(),
+    );
     for number in 0..folder.journals {
         let (from, to) = (data.join(format!("journal-{number}")), out.join(format!("journal-{number}")));
         fs::create_dir(&to)?;
-        let Some(entries) = unless_missing(fs::read_dir(&from)).with_context(|| from.display().to_string())? else { continue };
+        let Some(entries) = unless_missing(fs::read_dir(&from)).with_context(|| from.display().to_string())? else {
+            continue;
+        };
         for entry in entries {
             let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-            let wanted = ["checkpoint", "checkpoint-copy", "checkpoint-third", "reached"].iter().any(|wanted| name == *wanted) || ["segment-", "repairing-"].iter().any(|start| name.to_string_lossy().starts_with(start));
+            let wanted =
+                ["checkpoint", "checkpoint-copy", "checkpoint-third", "reached"].iter().any(|wanted| name == *wanted)
+                    || ["segment-", "repairing-"].iter().any(|start| name.to_string_lossy().starts_with(start));
             if wanted && fs::metadata(&path).with_context(|| path.display().to_string())?.is_file() {
-                copy_readable(&path, &to.join(&name), &|bytes| bar.advance(bytes)).with_context(|| path.display().to_string())?;
+                copy_readable(&path, &to.join(&name), &|bytes| bar.advance(bytes))
+                    .with_context(|| path.display().to_string())?;
             }
         }
     }
@@ -263,7 +305,12 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     }
     for (number, survey) in look.surveys.iter().enumerate() {
         if let Some(damage) = survey.damages.iter().find(|damage| damage.is_fatal()) {
-            bail!("{}, byte {}: {}: no broker opens a journal without it; restore a backup", damage.file, damage.position, damage.what);
+            bail!(
+                "{}, byte {}: {}: no broker opens a journal without it; restore a backup",
+                damage.file,
+                damage.position,
+                damage.what
+            );
         }
         let repaired = journal::repair(&copied.journal(number), survey, Original::Dropped, &Damage::is_repairable)?;
         for file in repaired.files {
@@ -274,11 +321,18 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
         copied.note_journals(Vec::new())?;
     }
     // What is not in them is lost, and was said to be.
-    create_folders(&copied.archive(), look.surveys.iter().filter(|survey| survey.objects > 0).map(|survey| survey.journal.to_string()))?;
+    create_folders(
+        &copied.archive(),
+        look.surveys.iter().filter(|survey| survey.objects > 0).map(|survey| survey.journal.to_string()),
+    )?;
     prove(&copied, &Settings::default()).context("no broker starts with what is left; restore a backup")?;
     sync_all(out)?;
     mark.lift()?;
-    output::print(&format!("{} is a data folder with all that was whole; what is lost is listed above\n", out.display())).map(drop)
+    output::print(&format!(
+        "{} is a data folder with all that was whole; what is lost is listed above\n",
+        out.display()
+    ))
+    .map(drop)
 }
 
 /// Journals under each other's names get their own. One of another data folder goes: it is not what was there. True when something was changed.
@@ -297,7 +351,8 @@ fn put_in_order(folder: &DataFolder, look: &Look) -> anyhow::Result<bool> {
     for (number, survey) in look.surveys.iter().enumerate().filter(|(number, _)| aside(*number).exists()) {
         if !survey.journal.is_nil() {
             let journal = survey.journal.to_string();
-            let why = if folder.journal_ids.contains(&journal) { "which is there twice" } else { "of another data folder" };
+            let why =
+                if folder.journal_ids.contains(&journal) { "which is there twice" } else { "of another data folder" };
             output::print(&format!("LEFT OUT journal-{number}: it is journal {journal}, {why}\n"))?;
         }
         fs::remove_dir_all(aside(number))?;
@@ -335,7 +390,9 @@ pub fn check(accepted: &[String], count: usize) -> anyhow::Result<()> {
     for id in accepted {
         let number = id.split_once('-').and_then(|(number, _)| number.parse::<usize>().ok());
         if number.is_none_or(|number| number >= count) {
-            bail!("--accept-loss {id} names no damage of the {count} journals that are there: a name is NUMBER-SEGMENT-POSITION, as `mainstem journal verify` prints it");
+            bail!(
+                "--accept-loss {id} names no damage of the {count} journals that are there: a name is NUMBER-SEGMENT-POSITION, as `mainstem journal verify` prints it"
+            );
         }
     }
     Ok(())
@@ -350,7 +407,9 @@ fn objects_name(number: usize) -> String {
 fn create_folders(archive: &Path, journals: impl Iterator<Item = String>) -> anyhow::Result<()> {
     for journal in journals {
         let folder = archive.join(journal);
-        fs::create_dir_all(&folder).and_then(|()| fs::File::open(archive)?.sync_all()).with_context(|| folder.display().to_string())?;
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::File::open(archive)?.sync_all())
+            .with_context(|| folder.display().to_string())?;
     }
     Ok(())
 }
@@ -366,7 +425,10 @@ pub fn check_archive(archive: &Path, journals: &[Arc<Journal>], accepted: &[Stri
         let (id, uuid) = (objects_name(usize::from(journal.number())), journal.uuid().to_string());
         match (DataFolder::check_archive(archive, &uuid, journal.object_count()), accepted.contains(&id)) {
             (Ok(()), false) => {}
-            (Ok(()), true) => bail!("--accept-loss {id}: that is not damaged in journal {}: the folder of its objects is there, or it has none", journal.number()),
+            (Ok(()), true) => bail!(
+                "--accept-loss {id}: that is not damaged in journal {}: the folder of its objects is there, or it has none",
+                journal.number()
+            ),
             (Err(error), false) => return Err(error),
             (Err(error), true) => {
                 tracing::warn!(target: "audit", journal = journal.number(), id, what = %error, "loss accepted by --accept-loss");
@@ -383,7 +445,8 @@ pub fn check_archive(archive: &Path, journals: &[Arc<Journal>], accepted: &[Stri
 /// When nothing of that name is damaged, or it cannot be repaired.
 pub fn accept(folder: &Path, number: usize, store: &dyn ArchiveStore, accepted: &[String]) -> anyhow::Result<()> {
     let prefix = format!("{number}-");
-    let wanted: Vec<&String> = accepted.iter().filter(|id| id.starts_with(&prefix) && **id != objects_name(number)).collect();
+    let wanted: Vec<&String> =
+        accepted.iter().filter(|id| id.starts_with(&prefix) && **id != objects_name(number)).collect();
     if wanted.is_empty() {
         return Ok(());
     }

@@ -52,8 +52,11 @@ impl Meta {
 
     /// FNV-1a of what it says.
     fn sum(&self) -> String {
-        let said = format!("{}\n{}\n{}\n{}", self.format_version, self.cluster_id, self.journals, self.journal_ids.join(" "));
-        let sum = said.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let said =
+            format!("{}\n{}\n{}\n{}", self.format_version, self.cluster_id, self.journals, self.journal_ids.join(" "));
+        let sum = said
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         format!("{sum:016x}")
     }
 
@@ -97,10 +100,15 @@ impl DataFolder {
         let lock = take_lock(path)?;
         unfinished::check(path)?;
         let meta_path = path.join("meta.toml");
-        let meta = if let Some(text) = unless_missing(fs::read_to_string(&meta_path)).with_context(|| meta_path.display().to_string())? {
+        let meta = if let Some(text) =
+            unless_missing(fs::read_to_string(&meta_path)).with_context(|| meta_path.display().to_string())?
+        {
             read_meta(&text, &meta_path)?
         } else if let Some(journal) = journal_without_meta(path).with_context(|| path.display().to_string())? {
-            bail!("--data {} has {journal} and no meta.toml, which says of which cluster it is and how many journals it has: copy meta.toml from a backup", path.display());
+            bail!(
+                "--data {} has {journal} and no meta.toml, which says of which cluster it is and how many journals it has: copy meta.toml from a backup",
+                path.display()
+            );
         } else {
             tracing::info!(folder = %path.display(), "a new data folder");
             let new = || Meta::new(FORMAT_VERSION, fresh_cluster_id.to_owned(), journals, Vec::new());
@@ -108,7 +116,11 @@ impl DataFolder {
             new()
         };
         if meta.journals != journals {
-            bail!("mainstem.journals = {journals} is not possible: {} was created with {}", path.display(), meta.journals);
+            bail!(
+                "mainstem.journals = {journals} is not possible: {} was created with {}",
+                path.display(),
+                meta.journals
+            );
         }
         Ok(Self::of(path, meta, lock))
     }
@@ -132,7 +144,10 @@ impl DataFolder {
                 _ => Ok(()),
             };
         }
-        bail!("{} is empty, and meta.toml says that journal {id} is there: is its disk mounted? docs/operations/damage.md says what to do", path.display())
+        bail!(
+            "{} is empty, and meta.toml says that journal {id} is there: is its disk mounted? docs/operations/damage.md says what to do",
+            path.display()
+        )
     }
 
     /// Before anything is put into `archive`: a journal names so many objects in it; is the folder there that has them?
@@ -141,11 +156,17 @@ impl DataFolder {
     /// It is not.
     pub fn check_archive(archive: &Path, journal: &str, objects: usize) -> anyhow::Result<()> {
         let folder = archive.join(journal);
-        if objects == 0 || unless_missing(fs::metadata(&folder)).with_context(|| folder.display().to_string())?.is_some_and(|found| found.is_dir()) {
+        if objects == 0
+            || unless_missing(fs::metadata(&folder))
+                .with_context(|| folder.display().to_string())?
+                .is_some_and(|found| found.is_dir())
+        {
             return Ok(());
         }
         let path = archive.display();
-        bail!("{path} (mainstem.archive.folder) has no folder of journal {journal}, which names {objects} objects in it: is its disk mounted? docs/operations/damage.md says what to do")
+        bail!(
+            "{path} (mainstem.archive.folder) has no folder of journal {journal}, which names {objects} objects in it: is its disk mounted? docs/operations/damage.md says what to do"
+        )
     }
 
     /// Is it the journal that was there?
@@ -156,7 +177,10 @@ impl DataFolder {
         match self.journal_ids.get(number) {
             Some(id) if id != found => {
                 let path = self.journal(number);
-                bail!("{} holds journal {found}, and meta.toml says that it is {id}; docs/operations/damage.md says what to do", path.display())
+                bail!(
+                    "{} holds journal {found}, and meta.toml says that it is {id}; docs/operations/damage.md says what to do",
+                    path.display()
+                )
             }
             _ => Ok(()),
         }
@@ -213,7 +237,8 @@ impl DataFolder {
     /// Like `look`.
     pub fn look_unfinished(path: &Path) -> anyhow::Result<Self> {
         let meta_path = path.join("meta.toml");
-        let text = fs::read_to_string(&meta_path).with_context(|| format!("--data {}: no data folder: {}", path.display(), meta_path.display()))?;
+        let text = fs::read_to_string(&meta_path)
+            .with_context(|| format!("--data {}: no data folder: {}", path.display(), meta_path.display()))?;
         let meta = read_meta(&text, &meta_path)?;
         let lock = match File::open(path.join("lock")) {
             Ok(mut lock) => {
@@ -231,7 +256,8 @@ impl DataFolder {
     /// # Errors
     /// Those of writing `meta.toml`.
     pub fn finalize(&mut self, format_version: u32) -> anyhow::Result<()> {
-        Meta::new(format_version, self.cluster_id.clone(), self.journals, self.journal_ids.clone()).write(&self.path)?;
+        Meta::new(format_version, self.cluster_id.clone(), self.journals, self.journal_ids.clone())
+            .write(&self.path)?;
         self.format_version = format_version;
         Ok(())
     }
@@ -301,7 +327,10 @@ fn read_meta(text: &str, path: &Path) -> anyhow::Result<Meta> {
     }
     let meta: Meta = toml::from_str(text).with_context(shown)?;
     if meta.checksum.as_ref().is_some_and(|checksum| *checksum != meta.sum()) {
-        bail!("{}: its checksum does not fit; copy it from a backup, or put right what is wrong and take the line `checksum` out", path.display());
+        bail!(
+            "{}: its checksum does not fit; copy it from a backup, or put right what is wrong and take the line `checksum` out",
+            path.display()
+        );
     }
     Ok(meta)
 }
@@ -313,7 +342,9 @@ fn hold(lock: &mut File, how: libc::c_int, path: &Path) -> anyhow::Result<()> {
         let mut holder = String::new();
         let _ = lock.read_to_string(&mut holder);
         let (shown, holder) = (path.display(), holder.trim());
-        bail!("--data {shown} is in use by the broker with process id {holder}, or by a command that looks at it; stop it, or give another folder");
+        bail!(
+            "--data {shown} is in use by the broker with process id {holder}, or by a command that looks at it; stop it, or give another folder"
+        );
     }
     Ok(())
 }
@@ -321,12 +352,18 @@ fn hold(lock: &mut File, how: libc::c_int, path: &Path) -> anyhow::Result<()> {
 fn take_lock(path: &Path) -> anyhow::Result<File> {
     let lock_path = path.join("lock");
     let mut options = OpenOptions::new();
-    let mut lock =
-        options.read(true).write(true).create(true).truncate(false).open(&lock_path).with_context(|| lock_path.display().to_string())?;
+    let mut lock = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&lock_path)
+        .with_context(|| lock_path.display().to_string())?;
     hold(&mut lock, libc::LOCK_EX, path)?;
     // Over what is there: where a quota is exceeded there is no block for it in place of one that is given back.
     let text = format!("{}\n", std::process::id());
-    let written = lock.rewind().and_then(|()| lock.write_all(text.as_bytes())).and_then(|()| lock.set_len(text.len() as u64));
+    let written =
+        lock.rewind().and_then(|()| lock.write_all(text.as_bytes())).and_then(|()| lock.set_len(text.len() as u64));
     written.with_context(|| lock_path.display().to_string())?;
     Ok(lock)
 }

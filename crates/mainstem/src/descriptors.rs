@@ -33,7 +33,8 @@ impl Descriptors {
         }
         let raised = libc::rlimit { rlim_cur: limits.rlim_max, ..limits };
         // SAFETY: the pointer is valid for the call.
-        if limits.rlim_cur < limits.rlim_max && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
+        if limits.rlim_cur < limits.rlim_max && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0
+        {
             limits = raised;
         }
         Ok(Self::of(limits.rlim_cur, journals))
@@ -57,7 +58,13 @@ impl Descriptors {
     pub fn tell(&self) {
         let in_use = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
         let connections = (self.limit - self.kept).saturating_sub(in_use);
-        tracing::info!(limit = self.limit, kept = self.kept, in_use, connections, "file descriptors: beyond about so many connections further ones are refused");
+        tracing::info!(
+            limit = self.limit,
+            kept = self.kept,
+            in_use,
+            connections,
+            "file descriptors: beyond about so many connections further ones are refused"
+        );
     }
 }
 

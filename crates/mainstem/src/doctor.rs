@@ -112,7 +112,14 @@ pub fn run(data: &Path, as_json: bool) -> anyhow::Result<()> {
         }
     }
     findings.extend(archive(data, &holder));
-    findings.extend([open_files(&holder), locked_memory(&holder), clock(data), memory(&holder), swap(&holder), huge_pages()]);
+    findings.extend([
+        open_files(&holder),
+        locked_memory(&holder),
+        clock(data),
+        memory(&holder),
+        swap(&holder),
+        huge_pages(),
+    ]);
     if as_json {
         let all: Vec<_> = findings
             .iter()
@@ -144,9 +151,15 @@ fn write_something(place: &Path) -> io::Result<()> {
 /// What helps where nothing can be written depends on why.
 fn advice_for_unwritable(why: io::ErrorKind, user: &str, place: &str) -> String {
     match why {
-        io::ErrorKind::ReadOnlyFilesystem => "mount -o remount,rw; a disk that fails is mounted read-only by the system: dmesg says so".to_owned(),
-        io::ErrorKind::PermissionDenied => format!("run mainstem doctor as root, or as the user of the service; if that is {user}: chown {user} {place}"),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space: nothing at all can be written there".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "mount -o remount,rw; a disk that fails is mounted read-only by the system: dmesg says so".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => format!(
+            "run mainstem doctor as root, or as the user of the service; if that is {user}: chown {user} {place}"
+        ),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free space: nothing at all can be written there".to_owned()
+        }
         _ => format!("look at the file system of {place}"),
     }
 }
@@ -160,18 +173,37 @@ fn folder(data: &Path, holder: &Holder, unwritable: Option<&io::Error>) -> Findi
     }
     match (holder, unwritable) {
         (Holder::Hidden(written), _) => {
-            let found = format!("{shown} is in use by a broker that is not seen from here (process {written} where it runs)");
-            return warning(ABOUT, found, "what is said below of limits and memory is not about it: run mainstem doctor where it runs, in its container");
+            let found =
+                format!("{shown} is in use by a broker that is not seen from here (process {written} where it runs)");
+            return warning(
+                ABOUT,
+                found,
+                "what is said below of limits and memory is not about it: run mainstem doctor where it runs, in its container",
+            );
         }
-        (Holder::Running(running), None) => return fine(ABOUT, format!("{shown} is in use by a broker, process {}", running.pid)),
+        (Holder::Running(running), None) => {
+            return fine(ABOUT, format!("{shown} is in use by a broker, process {}", running.pid));
+        }
         (Holder::Running(running), Some(error)) => {
-            let found = format!("{shown} is in use by a broker, process {}, and not to be written by {}: {error}", running.pid, user_name());
-            return warning(ABOUT, found, "run mainstem doctor as root, or as the user of the service, to see how fast the disk is");
+            let found = format!(
+                "{shown} is in use by a broker, process {}, and not to be written by {}: {error}",
+                running.pid,
+                user_name()
+            );
+            return warning(
+                ABOUT,
+                found,
+                "run mainstem doctor as root, or as the user of the service, to see how fast the disk is",
+            );
         }
         (Holder::Nobody, Some(error)) => {
             let (place, user) = (existing(data), user_name());
             let place = place.display();
-            return bad(ABOUT, format!("{place} cannot be written by {user}: {error}"), advice_for_unwritable(error.kind(), &user, &place.to_string()));
+            return bad(
+                ABOUT,
+                format!("{place} cannot be written by {user}: {error}"),
+                advice_for_unwritable(error.kind(), &user, &place.to_string()),
+            );
         }
         (Holder::Nobody, None) => {}
     }
@@ -180,13 +212,24 @@ fn folder(data: &Path, holder: &Holder, unwritable: Option<&io::Error>) -> Findi
     }
     if !data.join("meta.toml").exists() {
         return match fs::read_dir(data).is_ok_and(|mut entries| entries.next().is_some()) {
-            true => warning(ABOUT, format!("{shown} is no data folder, and not empty"), "give --data the folder that the broker has, or an empty one"),
+            true => warning(
+                ABOUT,
+                format!("{shown} is no data folder, and not empty"),
+                "give --data the folder that the broker has, or an empty one",
+            ),
             false => fine(ABOUT, format!("{shown} is new")),
         };
     }
     match DataFolder::look(data) {
-        Ok(folder) => fine(ABOUT, format!("{shown}: cluster {}, {} journals, no broker runs on it", folder.cluster_id, folder.journals)),
-        Err(error) => bad(ABOUT, format!("{error:#}"), "docs/operations/damage.md says what to do; a newer format needs the release that wrote it"),
+        Ok(folder) => fine(
+            ABOUT,
+            format!("{shown}: cluster {}, {} journals, no broker runs on it", folder.cluster_id, folder.journals),
+        ),
+        Err(error) => bad(
+            ABOUT,
+            format!("{error:#}"),
+            "docs/operations/damage.md says what to do; a newer format needs the release that wrote it",
+        ),
     }
 }
 
@@ -209,8 +252,13 @@ fn owner(data: &Path, holder: &Holder) -> Finding {
     match others.first() {
         None => fine(ABOUT, format!("all of it is {name}'s")),
         Some((path, user)) => {
-            let found = format!("{} is {}'s, not {name}'s, and {} more", path.display(), name_of(*user), others.len() - 1);
-            bad(ABOUT, found, format!("stop the broker, then chown -R {name} {} (or whom the broker runs as)", data.display()))
+            let found =
+                format!("{} is {}'s, not {name}'s, and {} more", path.display(), name_of(*user), others.len() - 1);
+            bad(
+                ABOUT,
+                found,
+                format!("stop the broker, then chown -R {name} {} (or whom the broker runs as)", data.display()),
+            )
         }
     }
 }
@@ -242,7 +290,10 @@ fn readers(data: &Path) -> Option<Finding> {
     Some(if mode & OTHERS == 0 {
         fine(ABOUT, format!("{} is for its owner and his group", data.display()))
     } else {
-        let found = format!("everybody on this machine may enter {}, where messages and hashes of passwords are", data.display());
+        let found = format!(
+            "everybody on this machine may enter {}, where messages and hashes of passwords are",
+            data.display()
+        );
         warning(ABOUT, found, format!("chmod o= {}", data.display()))
     })
 }
@@ -255,10 +306,18 @@ fn archive(data: &Path, holder: &Holder) -> Option<Finding> {
     for number in 0..folder.journals {
         let named = match journal::named_objects(&folder.journal(number), number) {
             Ok(named) => named,
-            Err(error) => return Some(bad(ABOUT, format!("journal {number}: {error}"), "run mainstem journal verify; docs/operations/damage.md says what to do")),
+            Err(error) => {
+                return Some(bad(
+                    ABOUT,
+                    format!("journal {number}: {error}"),
+                    "run mainstem journal verify; docs/operations/damage.md says what to do",
+                ));
+            }
         };
         count += named.len();
-        missing.extend(named.into_iter().filter(|object| fs::metadata(folder.archive().join(&object.name)).map_or(true, |found| found.len() != object.bytes)));
+        missing.extend(named.into_iter().filter(|object| {
+            fs::metadata(folder.archive().join(&object.name)).map_or(true, |found| found.len() != object.bytes)
+        }));
     }
     let shown = folder.archive();
     let shown = shown.display();
@@ -267,12 +326,23 @@ fn archive(data: &Path, holder: &Holder) -> Option<Finding> {
         None => Some(fine(ABOUT, format!("{count} objects are in {shown}"))),
         Some(_) if missing.len() == count => {
             let found = format!("none of {count} objects is in {shown}");
-            Some(warning(ABOUT, found, "if mainstem.archive.folder names another place, mainstem journal verify --archive looks there"))
+            Some(warning(
+                ABOUT,
+                found,
+                "if mainstem.archive.folder names another place, mainstem journal verify --archive looks there",
+            ))
         }
         Some(first) => {
             let (lacking, log, base) = (missing.len(), first.log, first.base);
-            let found = format!("{lacking} of {count} objects are missing in {shown} or have another length, first {} ({log} from offset {base})", first.name);
-            Some(bad(ABOUT, found, "put them back from a backup: records in them cannot be read; docs/operations/damage.md"))
+            let found = format!(
+                "{lacking} of {count} objects are missing in {shown} or have another length, first {} ({log} from offset {base})",
+                first.name
+            );
+            Some(bad(
+                ABOUT,
+                found,
+                "put them back from a backup: records in them cannot be read; docs/operations/damage.md",
+            ))
         }
     }
 }
@@ -294,14 +364,26 @@ fn name_of(id: u32) -> String {
 
 fn space(place: &Path) -> Finding {
     const ABOUT: &str = "disk space";
-    let Some((free, all, names)) = file_system(place) else { return warning(ABOUT, "not known".to_owned(), "look with df") };
+    let Some((free, all, names)) = file_system(place) else {
+        return warning(ABOUT, "not known".to_owned(), "look with df");
+    };
     if names.is_some_and(|names| names < NAMES_NEEDED) {
-        return bad(ABOUT, format!("room for {} more files", names.unwrap_or(0)), "delete files that nobody needs: the file system has too many (df -i)");
+        return bad(
+            ABOUT,
+            format!("room for {} more files", names.unwrap_or(0)),
+            "delete files that nobody needs: the file system has too many (df -i)",
+        );
     }
     let found = format!("{} of {} free", ByteSize(free), ByteSize(all));
     match free {
-        0..FREE_BYTES_NEEDED => bad(ABOUT, found, "a broker needs two segments (512 MiB) and 64 MiB to begin with: free space, or move the folder"),
-        FREE_BYTES_NEEDED..FREE_BYTES_MIN => warning(ABOUT, found, "set log.retention.bytes, or mainstem.journal.window.bytes and an archive elsewhere"),
+        0..FREE_BYTES_NEEDED => bad(
+            ABOUT,
+            found,
+            "a broker needs two segments (512 MiB) and 64 MiB to begin with: free space, or move the folder",
+        ),
+        FREE_BYTES_NEEDED..FREE_BYTES_MIN => {
+            warning(ABOUT, found, "set log.retention.bytes, or mainstem.journal.window.bytes and an archive elsewhere")
+        }
         _ => fine(ABOUT, found),
     }
 }
@@ -347,12 +429,21 @@ fn speed(place: &Path) -> Finding {
         Ok(measured) => measured,
         Err(error) => return warning(ABOUT, format!("not measured: {error}"), "free some space and look again"),
     };
-    let found = format!("{}/s, a flush of 4 KiB takes {:.2} ms, one of fifty {:.2} ms", ByteSize(rate), median.as_secs_f64() * 1e3, slow.as_secs_f64() * 1e3);
+    let found = format!(
+        "{}/s, a flush of 4 KiB takes {:.2} ms, one of fifty {:.2} ms",
+        ByteSize(rate),
+        median.as_secs_f64() * 1e3,
+        slow.as_secs_f64() * 1e3
+    );
     if rate < BYTES_PER_SECOND_MIN {
         return warning(ABOUT, found, "use a local SSD; a volume with a quota needs a larger one");
     }
     if slow > FLUSH_MAX {
-        return warning(ABOUT, found, "clients with durability fsync wait for flushes: use a disk with a write cache that keeps power, or mainstem.durability=memory for topics that can bear it");
+        return warning(
+            ABOUT,
+            found,
+            "clients with durability fsync wait for flushes: use a disk with a write cache that keeps power, or mainstem.durability=memory for topics that can bear it",
+        );
     }
     fine(ABOUT, found)
 }
@@ -390,19 +481,29 @@ fn measure(path: &Path) -> io::Result<(u64, Duration, Duration)> {
 
 fn links(place: &Path) -> Finding {
     const ABOUT: &str = "backups";
-    let (one, two) = (place.join(format!(".mainstem-doctor-{}-a", std::process::id())), place.join(format!(".mainstem-doctor-{}-b", std::process::id())));
+    let (one, two) = (
+        place.join(format!(".mainstem-doctor-{}-a", std::process::id())),
+        place.join(format!(".mainstem-doctor-{}-b", std::process::id())),
+    );
     let outcome = File::create_new(&one).and_then(|_| fs::hard_link(&one, &two));
     let _ = (fs::remove_file(&one), fs::remove_file(&two));
     match outcome {
         Ok(()) => fine(ABOUT, "the file system has hard links".to_owned()),
-        Err(error) => warning(ABOUT, format!("no hard links: {error}"), "mainstem backup needs them: use ext4, XFS or Btrfs"),
+        Err(error) => {
+            warning(ABOUT, format!("no hard links: {error}"), "mainstem backup needs them: use ext4, XFS or Btrfs")
+        }
     }
 }
 
 /// When a file of the data folder was written last.
 fn written_last(data: &Path) -> Option<SystemTime> {
-    let folders = fs::read_dir(data).ok()?.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("journal-"));
-    let files = folders.filter_map(|folder| fs::read_dir(folder.path()).ok()).flatten().flatten().filter_map(|entry| entry.metadata().ok()?.modified().ok());
+    let folders =
+        fs::read_dir(data).ok()?.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("journal-"));
+    let files = folders
+        .filter_map(|folder| fs::read_dir(folder.path()).ok())
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.metadata().ok()?.modified().ok());
     files.chain(fs::metadata(data.join("meta.toml")).and_then(|meta| meta.modified())).max()
 }
 
@@ -413,10 +514,16 @@ fn clock(data: &Path) -> Finding {
     if seconds < FIRST_SECOND {
         return bad(ABOUT, found, "set the clock: retention and time-outs of records go by it");
     }
-    let ahead = written_last(data).and_then(|last| last.duration_since(SystemTime::now()).ok()).filter(|ahead| *ahead > FUTURE_MAX);
+    let ahead = written_last(data)
+        .and_then(|last| last.duration_since(SystemTime::now()).ok())
+        .filter(|ahead| *ahead > FUTURE_MAX);
     if let Some(ahead) = ahead {
         let found = format!("{found}, and files of the data folder are from {} s later", ahead.as_secs());
-        return bad(ABOUT, found, "the clock was set back, or the machine that wrote them is ahead: set it right before the broker starts, retention and time-outs go by it");
+        return bad(
+            ABOUT,
+            found,
+            "the clock was set back, or the machine that wrote them is ahead: set it right before the broker starts, retention and time-outs go by it",
+        );
     }
     // SAFETY: an all-zero timex asks and sets nothing.
     let state = unsafe {
@@ -425,7 +532,11 @@ fn clock(data: &Path) -> Finding {
     };
     // TIME_ERROR
     if state == 5 {
-        return warning(ABOUT, format!("{found}, not synchronised"), "run chrony or systemd-timesyncd (in a virtual machine the host may keep it)");
+        return warning(
+            ABOUT,
+            format!("{found}, not synchronised"),
+            "run chrony or systemd-timesyncd (in a virtual machine the host may keep it)",
+        );
     }
     fine(ABOUT, found)
 }
@@ -437,8 +548,14 @@ mod tests {
     #[test]
     fn advice_fits_why_nothing_can_be_written() {
         let of = |why| advice_for_unwritable(why, "anna", "/data");
-        assert!(of(io::ErrorKind::ReadOnlyFilesystem).contains("remount,rw") && !of(io::ErrorKind::ReadOnlyFilesystem).contains("chown"));
-        assert!(of(io::ErrorKind::PermissionDenied).contains("chown anna /data") && of(io::ErrorKind::StorageFull).contains("free space"));
+        assert!(
+            of(io::ErrorKind::ReadOnlyFilesystem).contains("remount,rw")
+                && !of(io::ErrorKind::ReadOnlyFilesystem).contains("chown")
+        );
+        assert!(
+            of(io::ErrorKind::PermissionDenied).contains("chown anna /data")
+                && of(io::ErrorKind::StorageFull).contains("free space")
+        );
     }
 
     #[test]

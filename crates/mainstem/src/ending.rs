@@ -158,10 +158,15 @@ impl Ending {
         while Instant::now() < until && shards.iter().any(|shard| !shard.thread.is_finished()) {
             std::thread::sleep(LOOK);
         }
-        let left = shards.iter().map(|shard| shard.connections.load(std::sync::atomic::Ordering::Relaxed)).sum::<usize>();
+        let left =
+            shards.iter().map(|shard| shard.connections.load(std::sync::atomic::Ordering::Relaxed)).sum::<usize>();
         let took_ms = self.began.elapsed().as_millis() as u64;
         if shards.iter().any(|shard| !shard.thread.is_finished()) {
-            tracing::warn!(connections = left, took_ms, "connections are closed before all that was asked of them is answered");
+            tracing::warn!(
+                connections = left,
+                took_ms,
+                "connections are closed before all that was asked of them is answered"
+            );
         } else {
             tracing::info!(took_ms, "connections drained");
         }

@@ -180,7 +180,17 @@ impl FramePool {
         let kept = recycled.as_ref().map_or(0, Vec::capacity);
         let first = if self.asks_for_grants() { POOLED_FROM_BYTES } else { FIRST_BYTES };
         let memory = recycled.unwrap_or_else(|| Vec::with_capacity(class_bytes(class).min(first)));
-        Frame { memory, bytes, counted: 0, grant: None, granted_at: 0, waiter: None, kept, pool: Arc::clone(self), of: Arc::clone(of) }
+        Frame {
+            memory,
+            bytes,
+            counted: 0,
+            grant: None,
+            granted_at: 0,
+            waiter: None,
+            kept,
+            pool: Arc::clone(self),
+            of: Arc::clone(of),
+        }
     }
 
     /// Keeps a buffer for other requests, in the place of one of another class if there are too many. `counted`: it is among those kept.
@@ -190,7 +200,8 @@ impl FramePool {
         let class = class_of(bytes);
         let free = self.free.get(class).filter(|_| class_bytes(class) == bytes).and_then(|free| free.lock().ok());
         let share = self.max_bytes() / KEPT_SHARE_OF_CLASS;
-        let wanted = free.filter(|free| bytes <= share && (free.len() < KEPT_OF_CLASS || (free.len() + 1) * bytes <= share));
+        let wanted =
+            free.filter(|free| bytes <= share && (free.len() < KEPT_OF_CLASS || (free.len() + 1) * bytes <= share));
         let fits = |kept: usize| (kept + bytes <= self.max_bytes() / KEPT_SHARE).then_some(kept + bytes);
         let has_room = || self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
         match wanted {
@@ -208,7 +219,8 @@ impl FramePool {
     fn evict(&self, class: usize) {
         for _ in 0..CLASSES {
             let other = self.evicted.fetch_add(1, Ordering::Relaxed) % CLASSES;
-            let freed = if other == class { None } else { self.free[other].lock().ok().and_then(|mut free| free.pop()) };
+            let freed =
+                if other == class { None } else { self.free[other].lock().ok().and_then(|mut free| free.pop()) };
             if let Some(freed) = freed {
                 self.kept.fetch_sub(freed.capacity(), Ordering::Relaxed);
                 return;
@@ -323,7 +335,10 @@ impl Frame {
     /// Its socket has no more for now. Who waited for a grant has sent all that the socket takes meanwhile: where that was little, others that wait have more to send, and
     /// it asks again when more has come.
     pub fn note_drained(&mut self) {
-        if self.memory.len() - self.granted_at >= AT_ONCE || self.missing() == 0 || self.pool.waiting.load(Ordering::Relaxed) == 0 {
+        if self.memory.len() - self.granted_at >= AT_ONCE
+            || self.missing() == 0
+            || self.pool.waiting.load(Ordering::Relaxed) == 0
+        {
             return;
         }
         let few = self.memory.len() - self.counted.min(self.memory.len());
@@ -368,7 +383,8 @@ impl Frame {
     pub fn is_in_the_way(&self) -> bool {
         let (pool, of) = (&self.pool, &self.of);
         let over_share = || !pool.is_share(of.used.load(Ordering::Relaxed), pool.taken());
-        pool.waiting.load(Ordering::Relaxed) > 0 && (self.grant == Some(Grant::Beyond) || of.waiting.load(Ordering::Relaxed) > 0 || over_share())
+        pool.waiting.load(Ordering::Relaxed) > 0
+            && (self.grant == Some(Grant::Beyond) || of.waiting.load(Ordering::Relaxed) > 0 || over_share())
     }
 
     /// Takes what has come already.

@@ -22,7 +22,13 @@ pub struct Idle {
 impl Idle {
     /// A fresh connection. `max`: `None` for ever.
     pub fn new(max: Option<Duration>, now: Instant) -> Self {
-        let mut idle = Self { max: max.filter(|max| now.checked_add(*max).is_some()), active: now, moved: now, at: None, alarm: None };
+        let mut idle = Self {
+            max: max.filter(|max| now.checked_add(*max).is_some()),
+            active: now,
+            moved: now,
+            at: None,
+            alarm: None,
+        };
         idle.set(idle.max.map(|max| now + max));
         idle
     }

@@ -176,7 +176,8 @@ impl Input {
             self.held.get_or_insert_with(|| Held::new(frames, of)).set(held);
         }
         // A small one that is there may be whole, and waits in the buffer.
-        self.behind_answers = reads == Reads::BehindAnswers && matches!(&self.reading, Reading::Large(frame) if frame.missing() > 0);
+        self.behind_answers =
+            reads == Reads::BehindAnswers && matches!(&self.reading, Reading::Large(frame) if frame.missing() > 0);
         let progress = self.progress();
         if matches!(&self.reading, Reading::Large(frame) if frame.is_one_too_many()) {
             return Some(Late { arrived, needed: true });
@@ -189,7 +190,8 @@ impl Input {
         let Reading::Large(frame) = &mut self.reading else {
             // A small one is whole in much less than a span. Each of them is read in any case: beyond the bound there may be too many.
             let needed = |span: Span| frames.is_over() || span.is_slow() && frames.is_scarce();
-            return (holds && pace.end_span(progress, 0, now).is_some_and(needed)).then_some(Late { arrived, needed: true });
+            return (holds && pace.end_span(progress, 0, now).is_some_and(needed))
+                .then_some(Late { arrived, needed: true });
         };
         let span = pace.end_span(progress, frame.pace_floor(), now)?;
         if span.is_slow() {
@@ -220,14 +222,26 @@ impl Input {
 }
 
 /// Reads what is there, up to a turn's worth, and handles the frames in it. `started`: now. The end of the connection, if it has one, and of the turn.
-pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, started: Instant) -> (Option<End>, Instant) {
+pub fn receive(
+    shard: &Shard,
+    connection: &Connection,
+    stream: &Stream,
+    input: &mut Input,
+    started: Instant,
+) -> (Option<End>, Instant) {
     connection.waits.enter(0, started);
     let end = receive_turn(shard, connection, stream, input, started);
     let took = shard.end_turn(&connection.standing, started);
     (end, started + took)
 }
 
-fn receive_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input, started: Instant) -> Option<End> {
+fn receive_turn(
+    shard: &Shard,
+    connection: &Connection,
+    stream: &Stream,
+    input: &mut Input,
+    started: Instant,
+) -> Option<End> {
     let (mut turn, mut first) = (0, Some(started));
     while turn < TURN_BYTES {
         input.drained = false;
@@ -322,7 +336,9 @@ pub fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now
                 break Some(End::Refused(reason.into()));
             }
             // By the time at which the last one began: the clock is not asked again.
-            if at.saturating_duration_since(*began.get_or_insert(at)) >= shard.turns.length() && !input.buffer.is_empty() {
+            if at.saturating_duration_since(*began.get_or_insert(at)) >= shard.turns.length()
+                && !input.buffer.is_empty()
+            {
                 input.interrupted = true;
                 break None;
             }
@@ -345,7 +361,9 @@ pub fn make_room(shard: &Shard, connection: &Connection, input: &mut Input, ends
     };
     let (frames, of) = (&shard.shared.frames, connection.place.requests());
     let beyond = input.beyond;
-    let request = input.room.get_or_insert_with(|| RoomRequest::new(frames, of, bytes, beyond.then(|| frame.clone()), &connection.wake));
+    let request = input
+        .room
+        .get_or_insert_with(|| RoomRequest::new(frames, of, bytes, beyond.then(|| frame.clone()), &connection.wake));
     let Some(room) = request.take() else { return Ok(false) };
     input.room = None;
     let outcome = session.give_room(Arc::new(room), &mut shard.context.borrow_mut(), Instant::now());
@@ -354,7 +372,9 @@ pub fn make_room(shard: &Shard, connection: &Connection, input: &mut Input, ends
 
 /// Has the rest of a large frame read when there is memory for it. While there is plenty, frames are read as they come, several at once.
 fn begin_amqp_frame(shard: &Shard, connection: &Connection, session: &amqp_gateway::Session, input: &mut Input) {
-    let Some(bytes) = session.begun_frame_bytes(&input.buffer).filter(|bytes| *bytes >= POOLED_FROM_BYTES) else { return };
+    let Some(bytes) = session.begun_frame_bytes(&input.buffer).filter(|bytes| *bytes >= POOLED_FROM_BYTES) else {
+        return;
+    };
     let mut frame = shard.shared.frames.begin(bytes, connection.place.requests());
     frame.take(&mut input.buffer);
     (input.reading, input.held) = (Reading::Large(frame), None);
@@ -362,7 +382,12 @@ fn begin_amqp_frame(shard: &Shard, connection: &Connection, session: &amqp_gatew
     input.room_for_reads.note_freed();
 }
 
-fn next_frame(shard: &Shard, connection: &Connection, session: &kafka_gateway::Session, input: &mut Input) -> Result<Option<Bytes>, kafka_gateway::CloseReason> {
+fn next_frame(
+    shard: &Shard,
+    connection: &Connection,
+    session: &kafka_gateway::Session,
+    input: &mut Input,
+) -> Result<Option<Bytes>, kafka_gateway::CloseReason> {
     match std::mem::take(&mut input.reading) {
         Reading::Large(frame) if frame.missing() == 0 => {
             input.beyond = frame.is_beyond();

@@ -18,7 +18,11 @@ impl LatencyLook {
         registry.register("request", "", metrics.request_seconds.clone());
         for journal in journals {
             let number = journal.number().to_string();
-            registry.sub_registry_with_label(("journal".into(), number.into())).register("commit", "", journal.metrics().commit_seconds.clone());
+            registry.sub_registry_with_label(("journal".into(), number.into())).register(
+                "commit",
+                "",
+                journal.metrics().commit_seconds.clone(),
+            );
         }
         Self(registry)
     }
@@ -41,7 +45,9 @@ impl LatencyLook {
 fn buckets(text: &str, name: &str, wanted: &str) -> Buckets {
     let mut found = Buckets::new();
     for line in text.lines().filter_map(|line| line.strip_prefix(name)) {
-        let Some((labels, count)) = line.split_once("} ").filter(|(labels, _)| labels.contains(wanted)) else { continue };
+        let Some((labels, count)) = line.split_once("} ").filter(|(labels, _)| labels.contains(wanted)) else {
+            continue;
+        };
         let bound = labels.split("le=\"").nth(1).and_then(|rest| rest.split('"').next());
         let bound = bound.and_then(|bound| if bound == "+Inf" { Some(f64::INFINITY) } else { bound.parse().ok() });
         let (Some(bound), Ok(count)) = (bound, count.trim().parse::<u64>()) else { continue };

@@ -46,13 +46,30 @@ impl LimitMetrics {
     /// Makes them visible in a registry that has the prefix.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("limit", "How many there may be, by the setting that says it", self.limit.clone());
-        registry.register("limit_used", "How many there are of what mainstem_limit bounds for the whole node", self.used.clone());
-        let help = "How often somebody was refused because there were as many as there may be, or something was too large";
+        registry.register(
+            "limit_used",
+            "How many there are of what mainstem_limit bounds for the whole node",
+            self.used.clone(),
+        );
+        let help =
+            "How often somebody was refused because there were as many as there may be, or something was too large";
         registry.register("limit_refused", help, self.refused.clone());
-        registry.register("vhost_limit", "Limits of virtual hosts that have some, a thousand at most", self.vhost_limit.clone());
-        registry.register("vhost_limit_used", "How many there are of what mainstem_vhost_limit bounds", self.vhost_used.clone());
+        registry.register(
+            "vhost_limit",
+            "Limits of virtual hosts that have some, a thousand at most",
+            self.vhost_limit.clone(),
+        );
+        registry.register(
+            "vhost_limit_used",
+            "How many there are of what mainstem_vhost_limit bounds",
+            self.vhost_used.clone(),
+        );
         registry.register("user_limit", "Limits of users who have some, a thousand at most", self.user_limit.clone());
-        registry.register("user_limit_used", "How many there are of what mainstem_user_limit bounds", self.user_used.clone());
+        registry.register(
+            "user_limit_used",
+            "How many there are of what mainstem_user_limit bounds",
+            self.user_used.clone(),
+        );
     }
 
     /// Looks everything up; `connections`: those of the node.

@@ -243,7 +243,10 @@ mod tests {
         writer.write_all(b"three\n").expect("written");
         log.reopen().expect("it opens");
         writer.write_all(b"four\n").expect("written");
-        assert_eq!((read(&folder.path().join("moved")), read(&path)), ("one\ntwo\nthree\n".to_owned(), "four\n".to_owned()));
+        assert_eq!(
+            (read(&folder.path().join("moved")), read(&path)),
+            ("one\ntwo\nthree\n".to_owned(), "four\n".to_owned())
+        );
     }
 
     #[test]

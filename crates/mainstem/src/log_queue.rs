@@ -102,7 +102,8 @@ impl Write for QueueWriter {
 pub fn start(write: impl FnMut(&[u8]) + Send + 'static) -> io::Result<impl Fn() -> QueueWriter> {
     let queue = Arc::clone(QUEUE.get_or_init(Arc::default));
     let of_thread = Arc::clone(&queue);
-    let tell = |lines: u64| tracing::warn!(lines, "lines of the log are lost: they could not be written as fast as they came");
+    let tell =
+        |lines: u64| tracing::warn!(lines, "lines of the log are lost: they could not be written as fast as they came");
     std::thread::Builder::new().name("log".to_owned()).spawn(move || of_thread.run(write, tell))?;
     Ok(move || QueueWriter(Arc::clone(&queue)))
 }

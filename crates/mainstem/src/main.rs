@@ -21,11 +21,11 @@ mod ending;
 mod frames;
 mod idle;
 mod input;
+mod latencies;
 mod limit_metrics;
 mod log_file;
 mod log_queue;
 mod management;
-mod latencies;
 mod measurements;
 mod memory;
 mod otlp;
@@ -59,7 +59,10 @@ use cli::{Cli, Command, JournalCommand};
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    let writes = matches!(command, Command::Serve(_) | Command::Restore { .. } | Command::Doctor { .. } | Command::Upgrade { .. });
+    let writes = matches!(
+        command,
+        Command::Serve(_) | Command::Restore { .. } | Command::Doctor { .. } | Command::Upgrade { .. }
+    );
     if writes || matches!(command, Command::Journal(JournalCommand::Salvage { .. })) {
         data_folder::keep_private();
     }

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use admin::AdminState;
 use admin::api::{Latencies, Memory, NodeTotals, Vitals};
 use admin::management::{Gateway, Listening, Message, NodeFacts, Totals};
-use admin::AdminState;
 use amqp_gateway::{GatewayMetrics, Postcard};
 use broker::{Broker, Delivery, Vhost};
 use journal::Journal;
@@ -54,9 +54,14 @@ pub struct NodeVitals {
 
 impl NodeVitals {
     /// Of the process, its gateways and its journals.
-    pub fn new(process: (&Arc<AdminState>, &Measurements), gateways: (&kafka_gateway::GatewayMetrics, &GatewayMetrics), journals: &[Arc<Journal>]) -> Self {
+    pub fn new(
+        process: (&Arc<AdminState>, &Measurements),
+        gateways: (&kafka_gateway::GatewayMetrics, &GatewayMetrics),
+        journals: &[Arc<Journal>],
+    ) -> Self {
         let (kafka, amqp) = (gateways.0.clone(), gateways.1.clone());
-        let (state, measurements, latencies) = (Arc::clone(process.0), process.1.clone(), LatencyLook::new(&kafka, journals));
+        let (state, measurements, latencies) =
+            (Arc::clone(process.0), process.1.clone(), LatencyLook::new(&kafka, journals));
         Self { state, measurements, latencies, kafka, amqp, tls: None }
     }
 

@@ -144,7 +144,53 @@ impl Measurements {
     /// Makes them visible under `mainstem_…`.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("mainstem");
-        let gauges = [
+        for (name, help, gauge) in self.gauges() {
+            registry.register(name, help, gauge.clone());
+        }
+        registry.register("recovery_seconds", "Duration of the recovery at the start", self.recovery_seconds.clone());
+        let help = "Records that a group has not done with, of partitions that it has an offset of";
+        registry.register("group_backlog_records", help, self.backlogs.behind.clone());
+        let help = "Records of partitions that members of a group read and of which it has no offset: it reads all of them if it begins with the first";
+        registry.register("group_without_offset_records", help, self.backlogs.unknown.clone());
+        let help = "How long a transaction is open that readers of committed records wait for";
+        registry.register("transaction_open_seconds", help, self.transactions.clone());
+        registry.register("share_records", "Records of share groups by what happened to them", self.shared.clone());
+        let help = "Dead messages that stay where they are because no segment has room for them with what their death adds: one each hour and message";
+        registry.register("dead_letters_too_large", help, self.too_large_letters.clone());
+        registry.register(
+            "share_in_flight_records",
+            "Records that members of a share group have",
+            self.backlogs.in_flight.clone(),
+        );
+        let help = "Groups and topics that are not named at mainstem_group_backlog_records and the like, because others have more";
+        registry.register("metrics_omitted_series", help, self.backlogs.omitted.clone());
+        let help =
+            "How often something was refused, or a consumer told to wait, because its part of the memory was used up";
+        registry.register("memory_refused", help, self.refused.clone());
+        let help =
+            "Lines of the log that could be written neither to its file nor to stderr, or not as fast as they came";
+        registry.register("log_lines_lost", help, self.log_lines_lost.clone());
+        self.register_batches(registry);
+        let help = "What connections waited for since the start, by cause; several causes may hold at once";
+        registry.register("connection_wait_seconds", help, self.waited.clone());
+        let help = "How often a request or a connection was held up by a quota, by its key";
+        registry.register("quota_throttled", help, self.throttled.clone());
+        registry.register(
+            "quota_throttled_seconds",
+            "For how long, when it was decided",
+            self.throttled_seconds.clone(),
+        );
+        self.limits.register(registry);
+        registry.register(
+            "tls_certificate_expiration_timestamp_seconds",
+            "When the first of the broker's certificates ends, since 1970",
+            self.certificate_until.clone(),
+        );
+    }
+
+    #[rustfmt::skip]
+    fn gauges(&self) -> [(&'static str, &'static str, &Gauge); 39] {
+        [
             ("memory_resident_bytes", "Resident memory of the process", &self.resident),
             ("memory_budget_bytes", "Memory budget", &self.budget),
             ("memory_frame_bytes", "Large requests in memory", &self.frames),
@@ -184,42 +230,18 @@ impl Measurements {
             ("journal_file_bytes", "What the files of the journals take on the disk", &self.files),
             ("queue_imbalance", "Messages of queues and of shared subscriptions that are in no state, or in two; always 0 unless there is a defect", &self.imbalance),
             ("recovered_bytes", "Chunks replayed at the start", &self.recovered_bytes),
-        ];
-        for (name, help, gauge) in gauges {
-            registry.register(name, help, gauge.clone());
-        }
-        registry.register("recovery_seconds", "Duration of the recovery at the start", self.recovery_seconds.clone());
-        let help = "Records that a group has not done with, of partitions that it has an offset of";
-        registry.register("group_backlog_records", help, self.backlogs.behind.clone());
-        let help = "Records of partitions that members of a group read and of which it has no offset: it reads all of them if it begins with the first";
-        registry.register("group_without_offset_records", help, self.backlogs.unknown.clone());
-        let help = "How long a transaction is open that readers of committed records wait for";
-        registry.register("transaction_open_seconds", help, self.transactions.clone());
-        registry.register("share_records", "Records of share groups by what happened to them", self.shared.clone());
-        let help = "Dead messages that stay where they are because no segment has room for them with what their death adds: one each hour and message";
-        registry.register("dead_letters_too_large", help, self.too_large_letters.clone());
-        registry.register("share_in_flight_records", "Records that members of a share group have", self.backlogs.in_flight.clone());
-        let help = "Groups and topics that are not named at mainstem_group_backlog_records and the like, because others have more";
-        registry.register("metrics_omitted_series", help, self.backlogs.omitted.clone());
-        let help = "How often something was refused, or a consumer told to wait, because its part of the memory was used up";
-        registry.register("memory_refused", help, self.refused.clone());
-        let help = "Lines of the log that could be written neither to its file nor to stderr, or not as fast as they came";
-        registry.register("log_lines_lost", help, self.log_lines_lost.clone());
-        self.register_batches(registry);
-        let help = "What connections waited for since the start, by cause; several causes may hold at once";
-        registry.register("connection_wait_seconds", help, self.waited.clone());
-        let help = "How often a request or a connection was held up by a quota, by its key";
-        registry.register("quota_throttled", help, self.throttled.clone());
-        registry.register("quota_throttled_seconds", "For how long, when it was decided", self.throttled_seconds.clone());
-        self.limits.register(registry);
-        registry.register("tls_certificate_expiration_timestamp_seconds", "When the first of the broker's certificates ends, since 1970", self.certificate_until.clone());
+        ]
     }
 
     /// What came of batches that were looked into.
     fn register_batches(&self, registry: &mut Registry) {
         let help = "Batches by what filters did with them: decoded, remembered from before, skipped by a summary, unreadable and sent as they are";
         registry.register("filter_batches", help, self.filter_batches.clone());
-        registry.register("filter_bytes", "Bytes of batches that filters have gone through (in) and let through (out)", self.filter_bytes.clone());
+        registry.register(
+            "filter_bytes",
+            "Bytes of batches that filters have gone through (in) and let through (out)",
+            self.filter_bytes.clone(),
+        );
         let help = "Connections that may be of a member of a group with a filter and are not proven to be: they get everything";
         registry.register("filter_unproven_connections", help, self.filter_unproven.clone());
         let help = "Bytes that came out of batches of producers which took longer to look into than a network thread has time for";
@@ -267,8 +289,13 @@ impl Measurements {
     /// What of the history of journals cannot be read, and which of them get no space back, a line each.
     pub fn troubles(&self) -> Vec<String> {
         let journals = self.node.get().map(|node| node.broker.journals().to_vec()).unwrap_or_default();
-        let unreadable = journals.iter().flat_map(|journal| journal.unreadable()).map(|found| format!("history cannot be read: {} from offset {}: {}", found.log, found.from, found.what));
-        let held_up = journals.iter().filter_map(|journal| Some(format!("space does not come back: journal {}: {}", journal.number(), journal.held_up()?)));
+        let unreadable = journals
+            .iter()
+            .flat_map(|journal| journal.unreadable())
+            .map(|found| format!("history cannot be read: {} from offset {}: {}", found.log, found.from, found.what));
+        let held_up = journals.iter().filter_map(|journal| {
+            Some(format!("space does not come back: journal {}: {}", journal.number(), journal.held_up()?))
+        });
         unreadable.chain(held_up).collect()
     }
 
@@ -276,7 +303,8 @@ impl Measurements {
     pub fn memory(&self) -> Memory {
         let resident_bytes = crate::memory::resident_bytes();
         let Some(node) = self.node.get() else { return Memory { resident_bytes, ..Memory::default() } };
-        let sum = |of: &dyn Fn(&Journal) -> usize| node.broker.journals().iter().map(|journal| of(journal)).sum::<usize>();
+        let sum =
+            |of: &dyn Fn(&Journal) -> usize| node.broker.journals().iter().map(|journal| of(journal)).sum::<usize>();
         let uses = [
             ("tail_cache", sum(&|journal| journal.tail_memory().0), "Newest chunks, for readers at the end"),
             ("frames", node.frames.used_bytes(), "Large requests"),
@@ -291,13 +319,21 @@ impl Measurements {
             ("control", node.broker.control_bytes(), "Changes that wait for their turn"),
             ("subscriptions", node.broker.subscriptions().memory().0, "Subscriptions of share groups"),
             ("groups", node.broker.groups().memory().0, "Groups and committed offsets"),
-            ("transactions", node.broker.transactions().memory().0, "Transactional ids and what their transactions hold"),
+            (
+                "transactions",
+                node.broker.transactions().memory().0,
+                "Transactional ids and what their transactions hold",
+            ),
             ("producers", sum(&|journal| journal.producer_memory().0), "Idempotent producers that logs know"),
             ("definitions", node.broker.vhosts().definitions().bytes(), "Exchanges, bindings, and arguments of queues"),
             ("http_answers", admin::answer_bytes(), "Answers of HTTP that clients have not taken"),
             ("http_bodies", admin::body_bytes(), "Bodies of HTTP requests, with what is made of them"),
             ("policies", node.broker.vhosts().policy_memory().bytes(), "Policies with their patterns"),
-            ("acl_answers", node.broker.security().answer_memory().bytes(), "What connections remember of access control entries"),
+            (
+                "acl_answers",
+                node.broker.security().answer_memory().bytes(),
+                "What connections remember of access control entries",
+            ),
             ("state", sum(&|journal| journal.state_memory()), "Keyed state that is in no checkpoint yet"),
             ("append_queue", sum(&|journal| journal.queued_bytes()), "Appends that wait for a journal"),
         ];
@@ -309,7 +345,9 @@ impl Measurements {
     pub fn refresh(&self) {
         self.resident.set(crate::memory::resident_bytes() as i64);
         let Some(node) = self.node.get() else { return };
-        let sum = |of: &dyn Fn(&Journal) -> usize| node.broker.journals().iter().map(|journal| of(journal)).sum::<usize>() as i64;
+        let sum = |of: &dyn Fn(&Journal) -> usize| {
+            node.broker.journals().iter().map(|journal| of(journal)).sum::<usize>() as i64
+        };
         self.budget.set(node.budget.bytes() as i64);
         self.frames.set(node.frames.used_bytes() as i64);
         self.tail_allocated.set(sum(&|journal| journal.tail_memory().0));
@@ -318,7 +356,8 @@ impl Measurements {
         self.long_polls.set(node.gateway.long_poll_bytes() as i64);
         self.refresh_filters(&node.broker);
         self.refresh_waits(&node.broker);
-        let connections = self.connections.get().map_or(0, |shards| shards.iter().map(|shard| shard.load(Ordering::Relaxed)).sum());
+        let connections =
+            self.connections.get().map_or(0, |shards| shards.iter().map(|shard| shard.load(Ordering::Relaxed)).sum());
         self.limits.refresh(&node.broker, connections);
         if let Some(tls) = &node.tls {
             self.certificate_until.get_or_create(&[]).set(tls.until());
@@ -343,7 +382,9 @@ impl Measurements {
         self.refresh_shared(&node.broker);
         self.transactions.clear();
         for (transactional_id, open_ms) in node.broker.transactions().open().into_iter().take(TRANSACTIONS_NAMED) {
-            self.transactions.get_or_create(&OpenTransaction { transactional_id: transactional_id.to_string() }).set(open_ms as f64 / 1000.0);
+            self.transactions
+                .get_or_create(&OpenTransaction { transactional_id: transactional_id.to_string() })
+                .set(open_ms as f64 / 1000.0);
         }
     }
 
@@ -387,13 +428,22 @@ impl Measurements {
     fn refresh_filters(&self, broker: &Broker) {
         let counts = broker.filters().counts();
         let batches = [
-            ("decoded", &counts.decoded), ("remembered", &counts.remembered), ("skipped", &counts.skipped), ("unreadable", &counts.unreadable),
+            ("decoded", &counts.decoded),
+            ("remembered", &counts.remembered),
+            ("skipped", &counts.skipped),
+            ("unreadable", &counts.unreadable),
         ];
         for (how, count) in batches {
-            self.filter_batches.get_or_create(&Filtered { how }).inner().store(count.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.filter_batches
+                .get_or_create(&Filtered { how })
+                .inner()
+                .store(count.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         for (how, count) in [("in", &counts.bytes_in), ("out", &counts.bytes_out)] {
-            self.filter_bytes.get_or_create(&Filtered { how }).inner().store(count.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.filter_bytes
+                .get_or_create(&Filtered { how })
+                .inner()
+                .store(count.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.filter_unproven.inner().store(counts.unproven.load(Ordering::Relaxed), Ordering::Relaxed);
         self.filter_notes.set(broker.filters().notes_bytes() as i64);
@@ -409,14 +459,20 @@ impl Measurements {
         }
         for key in QuotaKey::ALL {
             let (label, throttled) = (Quota { key: key.name() }, broker.quotas().throttled(key));
-            self.throttled.get_or_create(&label).inner().store(throttled.count.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.throttled
+                .get_or_create(&label)
+                .inner()
+                .store(throttled.count.load(Ordering::Relaxed), Ordering::Relaxed);
             self.throttled_seconds.get_or_create(&label).set(throttled.waited_ns.load(Ordering::Relaxed) as f64 / 1e9);
         }
     }
 
     fn refresh_shared(&self, broker: &Broker) {
         for (event, name) in ShareEvent::ALL {
-            self.shared.get_or_create(&Shared { event: name }).inner().store(broker.subscriptions().count(event), Ordering::Relaxed);
+            self.shared
+                .get_or_create(&Shared { event: name })
+                .inner()
+                .store(broker.subscriptions().count(event), Ordering::Relaxed);
         }
         self.log_lines_lost.inner().store(crate::log_file::lines_lost(), Ordering::Relaxed);
         self.too_large_letters.inner().store(broker.too_large_letters(), Ordering::Relaxed);

@@ -86,7 +86,8 @@ fn cgroup_bytes(process: &str) -> Option<u64> {
 /// # Errors
 /// When there is no thread for it.
 pub fn keep_within(budget: ByteSize, bound: impl Fn(bool) + Send + 'static) -> std::io::Result<()> {
-    let (mut short, mut bounded) = (Threshold::new(budget, SHORT_FROM, SHORT_UNTIL), Threshold::new(budget, BOUND_FROM, BOUND_UNTIL));
+    let (mut short, mut bounded) =
+        (Threshold::new(budget, SHORT_FROM, SHORT_UNTIL), Threshold::new(budget, BOUND_FROM, BOUND_UNTIL));
     std::thread::Builder::new().name("memory".to_owned()).spawn(move || {
         let Some(usual) = read::<isize>(c"arenas.dirty_decay_ms") else { return };
         loop {
@@ -166,7 +167,10 @@ mod tests {
     #[test]
     fn a_threshold_holds_until_there_is_clearly_less() {
         let mut threshold = Threshold::new(ByteSize(1600), 16, 15);
-        assert_eq!([1599, 1600, 1700, 1500, 1499, 1500, 1599, 1600].map(|bytes| threshold.look(bytes)), [None, Some(true), None, None, Some(false), None, None, Some(true)]);
+        assert_eq!(
+            [1599, 1600, 1700, 1500, 1499, 1500, 1599, 1600].map(|bytes| threshold.look(bytes)),
+            [None, Some(true), None, None, Some(false), None, None, Some(true)]
+        );
     }
 
     #[test]

@@ -33,7 +33,10 @@ impl PaceRules {
     /// Those of the settings.
     pub fn of(settings: &Settings) -> Self {
         let int = |name| settings.int(name).unsigned_abs();
-        Self { whole_within: Duration::from_millis(int("mainstem.frame.timeout.ms")), bytes_per_second: int("mainstem.frame.byte.rate") }
+        Self {
+            whole_within: Duration::from_millis(int("mainstem.frame.timeout.ms")),
+            bytes_per_second: int("mainstem.frame.byte.rate"),
+        }
     }
 }
 
@@ -86,7 +89,10 @@ impl Pace {
     }
 
     fn end(&self, arrived: usize, rules: PaceRules) -> Instant {
-        let at_rate = (arrived as u64).saturating_mul(1000).checked_div(rules.bytes_per_second).map_or(Duration::MAX, Duration::from_millis);
+        let at_rate = (arrived as u64)
+            .saturating_mul(1000)
+            .checked_div(rules.bytes_per_second)
+            .map_or(Duration::MAX, Duration::from_millis);
         self.began + rules.whole_within.min(GRACE.saturating_add(at_rate))
     }
 
@@ -126,8 +132,14 @@ mod tests {
         let after = |seconds| start + Duration::from_secs(seconds);
         let pace = Pace::new(start);
         assert!(!pace.is_over(29, RULES, after(29)) && pace.is_over(31, RULES, after(31)), "a byte a second");
-        assert!(!pace.is_over(5 * 4096, RULES, after(34)) && pace.is_over(5 * 4096, RULES, after(35)), "a part at once, and then nothing");
-        assert!(!pace.is_over(119 * 4096, RULES, after(119)) && pace.is_over(10 << 20, RULES, after(120)), "there is an end");
+        assert!(
+            !pace.is_over(5 * 4096, RULES, after(34)) && pace.is_over(5 * 4096, RULES, after(35)),
+            "a part at once, and then nothing"
+        );
+        assert!(
+            !pace.is_over(119 * 4096, RULES, after(119)) && pace.is_over(10 << 20, RULES, after(120)),
+            "there is an end"
+        );
         let any = PaceRules { bytes_per_second: 0, ..RULES };
         assert!(!pace.is_over(1, any, after(119)) && pace.is_over(1, any, after(120)));
         let short = PaceRules { whole_within: Duration::from_secs(1), ..RULES };
@@ -142,7 +154,11 @@ mod tests {
         let mut pace = Pace::new(start);
         pace.set_read(false, after(10));
         pace.set_read(false, after(500));
-        assert!(!pace.is_over(0, RULES, after(1000)) && pace.end_span(0, 0, after(1000)).is_none() && pace.next(0, true, RULES).is_none());
+        assert!(
+            !pace.is_over(0, RULES, after(1000))
+                && pace.end_span(0, 0, after(1000)).is_none()
+                && pace.next(0, true, RULES).is_none()
+        );
         pace.set_read(true, after(1000));
         assert!(!pace.is_over(0, RULES, after(1019)) && pace.is_over(0, RULES, after(1020)));
     }
@@ -163,7 +179,9 @@ mod tests {
     fn two_spans_below_the_floor_are_too_many() {
         let start = Instant::now();
         let mut pace = Pace::new(start);
-        let mut is_below = |arrived, millis| pace.end_span(arrived, 100_000, start + Duration::from_millis(millis)).map(Span::is_below_floor);
+        let mut is_below = |arrived, millis| {
+            pace.end_span(arrived, 100_000, start + Duration::from_millis(millis)).map(Span::is_below_floor)
+        };
         assert_eq!(is_below(99_999, 500), Some(false), "a stall");
         assert_eq!(is_below(199_999, 1000), Some(false));
         assert_eq!(is_below(250_000, 1500), Some(false));

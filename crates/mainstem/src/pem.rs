@@ -28,9 +28,15 @@ fn instead(bytes: &[u8], wanted: &str) -> String {
     }
     // A SEQUENCE with a length of two bytes.
     if bytes.starts_with(&[0x30, 0x82]) {
-        return format!("the file has no {wanted} in PEM: it looks like DER, which `openssl x509 -inform DER` and `openssl pkey -inform DER` read");
+        return format!(
+            "the file has no {wanted} in PEM: it looks like DER, which `openssl x509 -inform DER` and `openssl pkey -inform DER` read"
+        );
     }
-    let others = [("PRIVATE KEY-----", "a private key"), ("BEGIN CERTIFICATE-----", "a certificate"), ("CERTIFICATE REQUEST-----", "a request for a certificate")];
+    let others = [
+        ("PRIVATE KEY-----", "a private key"),
+        ("BEGIN CERTIFICATE-----", "a certificate"),
+        ("CERTIFICATE REQUEST-----", "a request for a certificate"),
+    ];
     match others.into_iter().find(|(mark, _)| has(bytes, mark)) {
         Some((_, other)) => format!("the file has no {wanted} in PEM, but {other}"),
         None => format!("the file has no {wanted} in PEM"),
@@ -41,9 +47,15 @@ fn explain(error: &Error, bytes: &[u8], wanted: &str) -> String {
     let line = |text: &[u8]| String::from_utf8_lossy(text).trim().chars().take(80).collect::<String>();
     match error {
         Error::NoItemsFound => instead(bytes, wanted),
-        Error::MissingSectionEnd { end_marker } => format!("the file is cut off: it has no line \"-----END {}-----\"", line(end_marker).trim_matches('-')),
-        Error::IllegalSectionStart { line: found } => format!("the file is no PEM: a part begins with the line {:?}", line(found)),
-        Error::Base64Decode(reason) => format!("the file is no PEM: what is between its lines BEGIN and END is no base64 ({reason})"),
+        Error::MissingSectionEnd { end_marker } => {
+            format!("the file is cut off: it has no line \"-----END {}-----\"", line(end_marker).trim_matches('-'))
+        }
+        Error::IllegalSectionStart { line: found } => {
+            format!("the file is no PEM: a part begins with the line {:?}", line(found))
+        }
+        Error::Base64Decode(reason) => {
+            format!("the file is no PEM: what is between its lines BEGIN and END is no base64 ({reason})")
+        }
         other => format!("the file is no PEM: {other}"),
     }
 }

@@ -51,6 +51,7 @@ impl Bar {
     fn draw(&self, done: u64, total: u64) {
         let filled = (done * WIDTH).checked_div(total).unwrap_or(0).min(WIDTH) as usize;
         let (bar, rest) = ("#".repeat(filled), ".".repeat(WIDTH as usize - filled));
-        let _ = write!(std::io::stderr(), "\r\x1b[K{} [{bar}{rest}] {} of {}", self.what, ByteSize(done), ByteSize(total));
+        let _ =
+            write!(std::io::stderr(), "\r\x1b[K{} [{bar}{rest}] {} of {}", self.what, ByteSize(done), ByteSize(total));
     }
 }

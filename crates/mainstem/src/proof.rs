@@ -17,7 +17,8 @@ pub fn prove(folder: &DataFolder, settings: &Settings) -> anyhow::Result<()> {
     let mut journals = Vec::new();
     for number in 0..folder.journals {
         folder.check_there(number)?;
-        let journal = journal::rehearse(&folder.journal(number), number as u16).with_context(|| format!("journal {number}"))?;
+        let journal =
+            journal::rehearse(&folder.journal(number), number as u16).with_context(|| format!("journal {number}"))?;
         folder.check_owner(number, &journal.uuid().to_string())?;
         journals.push(journal);
     }

@@ -43,7 +43,10 @@ pub enum Refusal {
 impl Refusal {
     /// Did nobody say in time who he is?
     pub fn is_late(&self) -> bool {
-        matches!(self, Self::Kafka(kafka_gateway::CloseReason::Late) | Self::Amqp(amqp_gateway::CloseReason::HandshakeTimeout))
+        matches!(
+            self,
+            Self::Kafka(kafka_gateway::CloseReason::Late) | Self::Amqp(amqp_gateway::CloseReason::HandshakeTimeout)
+        )
     }
 
     /// Is the client to close its socket, now that it has read the last that it is told?
@@ -58,7 +61,11 @@ impl Refusal {
 
     /// Is it the ordinary end of a connection?
     pub fn is_ordinary(&self) -> bool {
-        matches!(self, Self::Amqp(amqp_gateway::CloseReason::Client | amqp_gateway::CloseReason::Shutdown) | Self::Kafka(kafka_gateway::CloseReason::Late))
+        matches!(
+            self,
+            Self::Amqp(amqp_gateway::CloseReason::Client | amqp_gateway::CloseReason::Shutdown)
+                | Self::Kafka(kafka_gateway::CloseReason::Late)
+        )
     }
 }
 
@@ -92,13 +99,23 @@ macro_rules! each {
 
 impl Session {
     /// A fresh connection from `peer` to `local`.
-    pub fn new(protocol: Protocol, shared: &Shared, shard: ShardId, id: ConnectionId, local: SocketAddr, peer: SocketAddr) -> Self {
+    pub fn new(
+        protocol: Protocol,
+        shared: &Shared,
+        shard: ShardId,
+        id: ConnectionId,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Self {
         match protocol {
             Protocol::Kafka(advertise, sasl) => {
-                let session = kafka_gateway::Session::new(Arc::clone(&shared.gateway), advertise, shard, id, local, peer);
+                let session =
+                    kafka_gateway::Session::new(Arc::clone(&shared.gateway), advertise, shard, id, local, peer);
                 Self::Kafka(Box::new(session.with_sasl(sasl, Instant::now())))
             }
-            Protocol::Amqp => Self::Amqp(Box::new(amqp_gateway::Session::new(Arc::clone(&shared.amqp), shard, id, local, peer))),
+            Protocol::Amqp => {
+                Self::Amqp(Box::new(amqp_gateway::Session::new(Arc::clone(&shared.amqp), shard, id, local, peer)))
+            }
         }
     }
 
@@ -249,8 +266,20 @@ impl Session {
     /// kept. `reads`: it may read. `sends`: answers wait for the socket.
     pub fn finish(&mut self, reads: bool, sends: bool, now: Instant) -> Rest {
         match self {
-            Self::Kafka(session) => if reads && (sends || !session.is_idle()) { Rest::Answers } else { Rest::Nothing },
-            Self::Amqp(session) => if session.finish(now) { Rest::Publishes } else { Rest::Nothing },
+            Self::Kafka(session) => {
+                if reads && (sends || !session.is_idle()) {
+                    Rest::Answers
+                } else {
+                    Rest::Nothing
+                }
+            }
+            Self::Amqp(session) => {
+                if session.finish(now) {
+                    Rest::Publishes
+                } else {
+                    Rest::Nothing
+                }
+            }
         }
     }
 

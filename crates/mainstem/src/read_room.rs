@@ -119,9 +119,17 @@ mod tests {
         };
         assert_eq!(sizes(&[]), (4 << 10, 4 << 10), "nothing has come");
         assert_eq!(sizes(&[(100, 4 << 10), (4000, 4 << 10)]), (4 << 10, 4 << 10), "it fits");
-        assert_eq!(sizes(&[(4 << 10, 4 << 10)]), (16 << 10, 4 << 10), "a read that fills its room: there may be more; never before a login");
+        assert_eq!(
+            sizes(&[(4 << 10, 4 << 10)]),
+            (16 << 10, 4 << 10),
+            "a read that fills its room: there may be more; never before a login"
+        );
         assert_eq!(sizes(&[(16 << 10, 16 << 10), (64 << 10, 64 << 10)]), (64 << 10, 4 << 10), "to a bound");
-        assert_eq!(sizes(&[(100, 64 << 10), (40 << 10, 64 << 10), (100, 64 << 10)]), (64 << 10, 4 << 10), "one small read says nothing");
+        assert_eq!(
+            sizes(&[(100, 64 << 10), (40 << 10, 64 << 10), (100, 64 << 10)]),
+            (64 << 10, 4 << 10),
+            "one small read says nothing"
+        );
         assert_eq!(sizes(&[(100, 64 << 10)]), (16 << 10, 4 << 10), "two in a row do");
         assert_eq!(sizes(&[(100, 64 << 10), (100, 16 << 10)]), (4 << 10, 4 << 10));
     }

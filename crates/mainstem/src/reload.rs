@@ -38,7 +38,13 @@ pub struct Reloaded {
 
 impl Reload {
     /// For a broker that was started with `arguments`, which came to `config`.
-    pub fn new(arguments: ServeArguments, config: &Config, broker: &Arc<Broker>, tls: Option<&Arc<Tls>>, log: Option<RotatingLog>) -> Arc<Self> {
+    pub fn new(
+        arguments: ServeArguments,
+        config: &Config,
+        broker: &Arc<Broker>,
+        tls: Option<&Arc<Tls>>,
+        log: Option<RotatingLog>,
+    ) -> Arc<Self> {
         let (fixed, token_keys) = (config.fixed(), config.token_keys.clone());
         Arc::new(Self { arguments, fixed, broker: Arc::clone(broker), tls: tls.cloned(), token_keys, log })
     }
@@ -58,7 +64,13 @@ impl Reload {
                 for (setting, value) in changed {
                     tracing::warn!(target: "audit", setting, value, "setting changed");
                 }
-                tracing::info!(changed = changed.len(), waiting = waiting.join(", "), overruled = overruled.join(", "), certificates, "configuration read again");
+                tracing::info!(
+                    changed = changed.len(),
+                    waiting = waiting.join(", "),
+                    overruled = overruled.join(", "),
+                    certificates,
+                    "configuration read again"
+                );
             }
             Err(error) => tracing::error!(error, "configuration stays as it was"),
         }
@@ -73,7 +85,8 @@ impl Reload {
         };
         let loaded = self.tls.as_ref().map(|tls| tls.load()).transpose().map_err(|error| error.to_string())?;
         let settings = fresh.settings.clone();
-        let change = admin::control(&self.broker, broker::JobOwner::BROKER, move |broker| broker.change_settings(&settings));
+        let change =
+            admin::control(&self.broker, broker::JobOwner::BROKER, move |broker| broker.change_settings(&settings));
         let change = change.ok_or("the broker has too much to do: try again")?.map_err(|error| error.to_string())?;
         // Nothing can be wrong any more.
         if let Some((tls, loaded)) = self.tls.as_ref().zip(loaded) {
@@ -86,7 +99,8 @@ impl Reload {
             None if self.token_keys.is_some() => tokens.want_keys(),
             None => {}
         }
-        let moved = fresh.fixed().into_iter().zip(&self.fixed).filter(|(new, old)| new != *old).map(|((name, _), _)| name);
+        let moved =
+            fresh.fixed().into_iter().zip(&self.fixed).filter(|(new, old)| new != *old).map(|((name, _), _)| name);
         let waiting = moved.chain(change.waiting).collect();
         Ok(Reloaded { changed: change.changed, waiting, overruled: change.overruled, certificates: self.tls.is_some() })
     }
@@ -95,7 +109,8 @@ impl Reload {
 impl Reloaded {
     /// For who asked over the administration port.
     pub fn json(&self) -> Value {
-        let changed: Vec<Value> = self.changed.iter().map(|(setting, value)| json!({"setting": setting, "value": value})).collect();
+        let changed: Vec<Value> =
+            self.changed.iter().map(|(setting, value)| json!({"setting": setting, "value": value})).collect();
         json!({"changed": changed, "restart": self.waiting, "overruled": self.overruled, "certificates": self.certificates})
     }
 }

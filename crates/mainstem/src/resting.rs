@@ -76,7 +76,13 @@ impl Resting {
     }
 
     /// Looks at some of those that are due: `find` a connection that is still there, and `wake` it if it has rested. False: no more is due.
-    pub fn look<C>(&self, now: Instant, find: impl Fn(ConnectionId) -> Option<C>, activity: impl Fn(&C) -> &Activity, wake: impl Fn(&C)) -> bool {
+    pub fn look<C>(
+        &self,
+        now: Instant,
+        find: impl Fn(ConnectionId) -> Option<C>,
+        activity: impl Fn(&C) -> &Activity,
+        wake: impl Fn(&C),
+    ) -> bool {
         for _ in 0..AT_ONCE {
             let mut line = self.line.borrow_mut();
             let Some((id, since)) = line.front().copied() else { break };
@@ -115,7 +121,14 @@ mod tests {
         let id = |number: usize| ConnectionId(number as u64);
         let after = |spans: u32| begin + SPAN * spans;
         // The last one has ended.
-        let look = |spans| while resting.look(after(spans), |id| connections.get(id.0 as usize).filter(|_| id.0 < 2), |one| one, |_| {}) {};
+        let look = |spans| {
+            while resting.look(
+                after(spans),
+                |id| connections.get(id.0 as usize).filter(|_| id.0 < 2),
+                |one| one,
+                |_| {},
+            ) {}
+        };
         connections.iter().enumerate().for_each(|(number, one)| resting.note_use(id(number), one, begin));
         assert!(!connections[0].take_rest(), "it was used");
         look(1);

@@ -1,9 +1,11 @@
 //! Wiring: opens the data folder, recovers the journals, starts the threads, listens, and on a signal takes
 //! everything down in the opposite order.
 
+mod shares;
+
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use admin::management::{Listening, Management, NotTaken, Server};
@@ -16,6 +18,8 @@ use kafka_gateway::{Gateway, GatewayMetrics, SaslMechanism};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use types::{ByteSize, ConnectionId, NodeId, ShardId, SystemClock};
+
+use shares::{FRAMES_SHARE, HELD_SHARE, Passing, bound_definitions, bound_memory, open_amqp};
 
 use crate::admission::{Admission, Bounds, Met, Place};
 use crate::archive_folder::FolderArchive;
@@ -30,8 +34,8 @@ use crate::frames::FramePool;
 use crate::log_file::{LogFile, RotatingLog, StderrWriter};
 use crate::log_queue;
 use crate::management::{self, NodeVitals};
-use crate::memory;
 use crate::measurements::{Measurements, Node};
+use crate::memory;
 use crate::otlp::{self, Exporter, Exports};
 use crate::output;
 use crate::placement::Placement;
@@ -43,83 +47,6 @@ use crate::shard::{self, Arrival, ShardHandle, Shared, Times};
 use crate::sockets;
 use crate::tls::{ClientCertificates, Tls};
 use crate::token_keys;
-
-/// Part of the memory budget that answers may hold until clients have read them.
-const HELD_SHARE: usize = 4;
-/// Part of it that AMQP publishes may take while journals have no room for them.
-const PUBLISHES_SHARE: usize = 16;
-/// Part of it for large requests.
-const FRAMES_SHARE: usize = 8;
-/// Part of it that messages may take which queues have read and cannot give out.
-const WINDOWS_SHARE: usize = 8;
-/// Part of it for what filters have found out about batches.
-const NOTES_SHARE: usize = 32;
-/// Part of it for AMQP contents and transactions that are not finished.
-const UNFINISHED_SHARE: usize = 8;
-/// Part of it for AMQP consumers.
-const CONSUMERS_SHARE: usize = 8;
-/// Part of it for AMQP messages that are delivered and not settled.
-const UNSETTLED_SHARE: usize = 16;
-/// Part of it for subscriptions of share groups.
-const SUBSCRIPTIONS_SHARE: usize = 8;
-/// Part of it for what waits for the controller.
-const CONTROL_SHARE: usize = 16;
-/// Part of it for groups and committed offsets, and as much for settings of groups.
-const GROUPS_SHARE: usize = 16;
-
-/// Part of it for transactional ids with what their transactions hold.
-const TRANSACTIONS_SHARE: usize = 16;
-
-/// Part of it for exchanges, bindings and arguments.
-const DEFINITIONS_SHARE: usize = 8;
-/// Part of it for policies, …
-const POLICIES_SHARE: usize = 16;
-/// … which are compiled at a start: this much takes a second.
-const POLICIES_BYTES_MAX: usize = 64 << 20;
-/// Part of it for what connections remember of access control entries.
-const ANSWERS_SHARE: usize = 32;
-
-/// Bounds what the broker keeps in memory beside the caches. For definitions see [`bound_definitions`].
-fn bound_memory(broker: &Broker, budget: usize) {
-    broker.vhosts().set_window_bytes_max(budget / WINDOWS_SHARE);
-    broker.filters().set_notes_bytes_max(budget / NOTES_SHARE);
-    broker.vhosts().set_unsettled_bytes_max(budget / UNSETTLED_SHARE);
-    broker.groups().set_bytes_max(budget / GROUPS_SHARE);
-    broker.bound_group_configs(budget / GROUPS_SHARE);
-    broker.transactions().set_bytes_max(budget / TRANSACTIONS_SHARE);
-    admin::set_memory_budget(budget);
-    broker.limits().bound_by_memory(budget);
-    broker.bound_unpacking(budget);
-    broker.set_control_bytes_max(budget / CONTROL_SHARE);
-    broker.subscriptions().set_bytes_max(budget / SUBSCRIPTIONS_SHARE);
-}
-
-/// Memory of what comes and goes within moments: requests, answers, and messages on their way to consumers.
-struct Passing {
-    broker: Arc<Broker>,
-    gateway: Arc<Gateway>,
-    frames: Arc<FramePool>,
-    budget: usize,
-}
-
-impl Passing {
-    /// Each has its part of the budget, and half of it while memory is short: parts together are more than the budget, since not all are used up at once.
-    fn bound(&self, short: bool) {
-        let budget = if short { self.budget / 2 } else { self.budget };
-        self.frames.set_max(budget / FRAMES_SHARE);
-        self.gateway.set_pinned_max(budget / HELD_SHARE);
-        self.broker.vhosts().set_window_bytes_max(budget / WINDOWS_SHARE);
-    }
-}
-
-/// The AMQP side of a broker, within its part of the memory.
-fn open_amqp(broker: &Arc<Broker>, metrics: amqp_gateway::GatewayMetrics, budget: usize) -> Arc<amqp_gateway::Gateway> {
-    let amqp = amqp_gateway::Gateway::new(Arc::clone(broker), metrics);
-    amqp.set_held_max(budget / PUBLISHES_SHARE);
-    amqp.set_unfinished_max(budget / UNFINISHED_SHARE);
-    amqp.set_consumers_max(budget / CONSUMERS_SHARE);
-    amqp
-}
 
 /// Runs a broker until a signal ends it.
 pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
@@ -133,7 +60,9 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let mode = probe_disk(&config, &folder)?;
     let tls = config.security.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let listeners = bind(&config, tls.as_ref())?;
-    let orders = Orders::catch_signals(tls.is_some() || config.token_keys.is_some() || arguments.config.is_some() || log.is_some())?;
+    let orders = Orders::catch_signals(
+        tls.is_some() || config.token_keys.is_some() || arguments.config.is_some() || log.is_some(),
+    )?;
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
     let (managed, operated) = (Server::default(), operations::Operator::default());
@@ -143,7 +72,8 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let broker = open_broker(&config, &folder, &journals)?;
     let broker_threads = broker.start();
     prepare_logins(&config, &broker)?;
-    let (metrics, amqp_metrics, blocked) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default(), Counter::default());
+    let (metrics, amqp_metrics, blocked) =
+        (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default(), Counter::default());
     let (exports, closed) = (Exports::default(), Closed::default());
     register(&state, (&metrics, &amqp_metrics), &journals, (&exports, &blocked, &closed));
     let vitals = NodeVitals::new((&state, &measurements), (&metrics, &amqp_metrics), &journals).with_tls(tls.as_ref());
@@ -153,18 +83,31 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let read_memory = ReadMemory::new((config.memory.bytes() / 32) as usize);
     broker.waits().set_request_memory(frames.share());
     let amqp = open_amqp(&broker, amqp_metrics, config.memory.bytes() as usize);
-    measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), amqp: amqp.clone(), budget: config.memory, tls: tls.clone() });
+    measurements.attach(Node {
+        broker: Arc::clone(&broker),
+        frames: frames.clone(),
+        gateway: gateway.clone(),
+        amqp: amqp.clone(),
+        budget: config.memory,
+        tls: tls.clone(),
+    });
     manage(&config, &broker, &managed, listening(&listeners, served), vitals);
     let reload = Reload::new(arguments, &config, &broker, tls.as_ref(), log);
     let backups = backups(&config, &folder, &journals, mode);
     state.with_registry(|registry| backups.register(registry));
     operated.attach(Arc::new(orders.operator(backups, Arc::clone(&reload))));
     bound_memory(&broker, config.memory.bytes() as usize);
-    let passing = Passing { broker: Arc::clone(&broker), gateway: gateway.clone(), frames: frames.clone(), budget: config.memory.bytes() as usize };
+    let passing = Passing {
+        broker: Arc::clone(&broker),
+        gateway: gateway.clone(),
+        frames: frames.clone(),
+        budget: config.memory.bytes() as usize,
+    };
     memory::keep_within(config.memory, move |short| passing.bound(short)).context("a thread at start")?;
     take_definitions(&config, &broker)?;
     bound_definitions(&config, &broker);
-    let shared = Arc::new(Shared { gateway, amqp, frames, read_memory, blocked, closed, times: Times::of(&config.settings) });
+    let shared =
+        Arc::new(Shared { gateway, amqp, frames, read_memory, blocked, closed, times: Times::of(&config.settings) });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     measurements.count_connections(shards.iter().map(|shard| Arc::clone(&shard.connections)).collect());
     let stop = Arc::new(AtomicBool::new(false));
@@ -199,7 +142,9 @@ fn open_broker(config: &Config, folder: &DataFolder, journals: &[Arc<Journal>]) 
         clock: Arc::new(SystemClock),
     };
     Broker::open(of_broker, journals.to_vec()).map_err(|error| match error {
-        BrokerOpenError::Journal { number, error } => refusal(&error, config).context(folder.journal(number).display().to_string()),
+        BrokerOpenError::Journal { number, error } => {
+            refusal(&error, config).context(folder.journal(number).display().to_string())
+        }
         other => other.into(),
     })
 }
@@ -217,9 +162,11 @@ fn finish((broker, of_broker): (&Broker, Threads), (journals, of_journals): (&[A
 }
 
 fn probe_disk(config: &Config, folder: &DataFolder) -> anyhow::Result<IoMode> {
-    let journals: Vec<_> = (0..config.settings.int("mainstem.journals") as usize).map(|number| folder.journal(number)).collect();
+    let journals: Vec<_> =
+        (0..config.settings.int("mainstem.journals") as usize).map(|number| folder.journal(number)).collect();
     let probed = probe(&journals, config.io);
-    let (mode, refused) = probed.with_context(|| format!("--data {}: no way of disk I/O works", config.data.display()))?;
+    let (mode, refused) =
+        probed.with_context(|| format!("--data {}: no way of disk I/O works", config.data.display()))?;
     for reason in &refused {
         tracing::warn!(reason, "a faster way of disk I/O is not available");
     }
@@ -232,43 +179,44 @@ fn serve_pages(
     (managed, operated): (&Server, &operations::Operator),
     descriptors: Descriptors,
 ) -> anyhow::Result<Served> {
-    let listen = |flag: &str, address| sockets::bind(address).and_then(|one| sockets::listen(&one).map(|()| one)).with_context(|| format!("{flag} {address}"));
-    let (pages, management) = (listen("--admin", config.admin)?, config.management.map(|address| listen("--management", address)).transpose()?);
+    let listen = |flag: &str, address| {
+        sockets::bind(address)
+            .and_then(|one| sockets::listen(&one).map(|()| one))
+            .with_context(|| format!("{flag} {address}"))
+    };
+    let (pages, management) = (
+        listen("--admin", config.admin)?,
+        config.management.map(|address| listen("--management", address)).transpose()?,
+    );
     state.set_descriptors_max(descriptors.page_limit());
     let millis = |name| Duration::from_millis(config.settings.int(name).unsigned_abs());
-    let times = PageTimes { head: millis("mainstem.http.head.timeout.ms"), body: millis("mainstem.http.body.timeout.ms") };
-    admin::serve((pages, management), Arc::clone(state), (managed.clone(), operated.clone()), times).context("administration pages")
+    let times =
+        PageTimes { head: millis("mainstem.http.head.timeout.ms"), body: millis("mainstem.http.body.timeout.ms") };
+    admin::serve((pages, management), Arc::clone(state), (managed.clone(), operated.clone()), times)
+        .context("administration pages")
 }
 
 /// Has management answer.
 fn manage(config: &Config, broker: &Arc<Broker>, managed: &Server, listening: Vec<Listening>, vitals: NodeVitals) {
     let messages = Arc::new(management::Messages(vitals.amqp.clone()));
-    managed.attach(Management::new(Arc::clone(broker), messages, Arc::new(vitals), management::facts(config, listening)));
+    managed.attach(Management::new(
+        Arc::clone(broker),
+        messages,
+        Arc::new(vitals),
+        management::facts(config, listening),
+    ));
 }
 
 /// Takes over the definitions of the configuration, whatever memory they take, as a start takes what was declared before: a part of them would be of no use.
 fn take_definitions(config: &Config, broker: &Arc<Broker>) -> anyhow::Result<()> {
     let Some(path) = &config.definitions else { return Ok(()) };
-    let imported = admin::management::load_definitions(broker, path).with_context(|| format!("--definitions {}", path.display()))?;
+    let imported = admin::management::load_definitions(broker, path)
+        .with_context(|| format!("--definitions {}", path.display()))?;
     for NotTaken { kind, vhost, name, line, reason } in &imported.not_taken {
         tracing::warn!(kind, vhost, name, line, reason, "not taken over from the definitions");
     }
     tracing::info!(changed = imported.changed, not_taken = imported.not_taken.len(), "definitions taken over");
     Ok(())
-}
-
-/// Bounds what is declared from now on.
-fn bound_definitions(config: &Config, broker: &Broker) {
-    broker.vhosts().policy_memory().set_bytes_max((config.memory.bytes() as usize / POLICIES_SHARE).min(POLICIES_BYTES_MAX));
-    broker.security().answer_memory().set_bytes_max(config.memory.bytes() as usize / ANSWERS_SHARE);
-    let (memory, bytes_max) = (broker.vhosts().definitions(), config.memory.bytes() as usize / DEFINITIONS_SHARE);
-    memory.set_bytes_max(bytes_max);
-    let bytes = memory.bytes();
-    if bytes > bytes_max {
-        let file = config.definitions.as_ref().map(|path| path.display().to_string());
-        let needed = (bytes * DEFINITIONS_SHARE).div_ceil(1 << 20);
-        tracing::warn!(file, bytes, bytes_max, "definitions take more than an eighth of the memory budget: all are there, and nothing that takes memory can be added; raise --memory beyond {needed}MiB");
-    }
 }
 
 fn start_shards(settings: &Settings, shared: &Arc<Shared>, broker: &Arc<Broker>) -> anyhow::Result<Vec<ShardHandle>> {
@@ -289,7 +237,9 @@ fn start_log(config: &Config) -> anyhow::Result<Option<RotatingLog>> {
     use tracing_subscriber::fmt::MakeWriter;
     use tracing_subscriber::fmt::writer::BoxMakeWriter;
     let filter = EnvFilter::try_from_env("MAINSTEM_LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new("info"));
-    let open = |rules: &LogFile| RotatingLog::open(rules.clone()).with_context(|| format!("--log-file {}", rules.path.display()));
+    let open = |rules: &LogFile| {
+        RotatingLog::open(rules.clone()).with_context(|| format!("--log-file {}", rules.path.display()))
+    };
     let file = config.log_file.as_ref().map(open).transpose()?;
     // A line that cannot be written is counted where that is found out.
     let writer = match file.clone() {
@@ -297,7 +247,11 @@ fn start_log(config: &Config) -> anyhow::Result<Option<RotatingLog>> {
         None => BoxMakeWriter::new(log_queue::start(|line| _ = StderrWriter.write_all(line))?),
     };
     // What the library says of a line that it cannot write goes to stderr, and panics when that is full.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(true).log_internal_errors(false).with_writer(writer);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(true)
+        .log_internal_errors(false)
+        .with_writer(writer);
     if config.log == LogFormat::Json {
         log.json().init();
     } else {
@@ -309,7 +263,8 @@ fn start_log(config: &Config) -> anyhow::Result<Option<RotatingLog>> {
 /// A panic is a defect of ours. Where it is met on behalf of one connection or request, that connection is closed, or the request
 /// fails; anywhere else (a journal, its keeper, the groups) the process ends at once: a restart recovers, half a broker would not.
 fn watch_for_defects() {
-    const OF_REQUESTS: [&str; 8] = ["shard-", "cold-read-", "letters-", "login-", "unpack-", "controller", "management", "admin"];
+    const OF_REQUESTS: [&str; 8] =
+        ["shard-", "cold-read-", "letters-", "login-", "unpack-", "controller", "management", "admin"];
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed");
@@ -330,7 +285,8 @@ pub fn new_cluster_id() -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let random = uuid::Uuid::new_v4().as_u128();
     let letter = |number: u32| {
-        let bits = 122_u32.checked_sub(6 * number).map_or_else(|| random << (6 * number - 122), |right| random >> right);
+        let bits =
+            122_u32.checked_sub(6 * number).map_or_else(|| random << (6 * number - 122), |right| random >> right);
         LETTERS[(bits & 63) as usize] as char
     };
     (0..22).map(letter).collect()
@@ -345,7 +301,13 @@ fn shard_count(settings: &Settings) -> usize {
 
 /// The mechanisms of SCRAM that some listener offers.
 fn scram_offered(config: &Config) -> Vec<ScramMechanism> {
-    let offered = |wanted| config.named.iter().filter_map(|one| one.sasl.as_ref()).any(|sasl| sasl.mechanisms.contains(&SaslMechanism::Scram(wanted)));
+    let offered = |wanted| {
+        config
+            .named
+            .iter()
+            .filter_map(|one| one.sasl.as_ref())
+            .any(|sasl| sasl.mechanisms.contains(&SaslMechanism::Scram(wanted)))
+    };
     ScramMechanism::ALL.into_iter().filter(|one| offered(*one)).collect()
 }
 
@@ -378,7 +340,11 @@ fn register(
         }
         exports.register(registry);
         closed.register(registry);
-        registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
+        registry.register(
+            "mainstem_shard_blocked",
+            "Turns that kept a network shard busy for more than 5 ms",
+            blocked.clone(),
+        );
     });
 }
 
@@ -415,7 +381,9 @@ fn backups(config: &Config, folder: &DataFolder, journals: &[Arc<Journal>], mode
 /// Where archive objects are kept.
 fn open_archive(config: &Config, folder: &DataFolder, mode: IoMode) -> anyhow::Result<Arc<dyn ArchiveStore>> {
     let path = archive_path(config, folder);
-    Ok(Arc::new(FolderArchive::open(&path, mode).with_context(|| format!("mainstem.archive.folder {}", path.display()))?))
+    Ok(Arc::new(
+        FolderArchive::open(&path, mode).with_context(|| format!("mainstem.archive.folder {}", path.display()))?,
+    ))
 }
 
 /// Bytes that the segment files of each journal may take.
@@ -423,7 +391,9 @@ fn window(settings: &Settings) -> anyhow::Result<Option<u64>> {
     const SEGMENTS_MIN: i64 = 8;
     let (window, segment) = (settings.int("mainstem.journal.window.bytes"), settings.int("mainstem.segment.bytes"));
     if window >= 0 && window < SEGMENTS_MIN * segment {
-        bail!("mainstem.journal.window.bytes = {window} is not possible: it is -1, or at least {SEGMENTS_MIN} times mainstem.segment.bytes ({segment})");
+        bail!(
+            "mainstem.journal.window.bytes = {window} is not possible: it is -1, or at least {SEGMENTS_MIN} times mainstem.segment.bytes ({segment})"
+        );
     }
     Ok(u64::try_from(window).ok())
 }
@@ -450,7 +420,8 @@ fn open_journals(
     let (mut journals, mut runners) = (Vec::new(), Vec::new());
     for number in 0..folder.journals {
         let path = folder.journal(number);
-        let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(&path, mode).with_context(|| path.display().to_string())?);
+        let storage: Arc<dyn Storage> =
+            Arc::new(RealStorage::open(&path, mode).with_context(|| path.display().to_string())?);
         let sized = JournalConfig {
             number: number as u16,
             segment_bytes: config.settings.int("mainstem.segment.bytes") as u64 / 4096 * 4096,
@@ -470,9 +441,16 @@ fn open_journals(
         folder.check_there(number)?;
         crate::damage::accept(&path, number, &*archive, &config.accept_loss)?;
         let started = Instant::now();
-        let opened = journal::open(sized, storage, Arc::clone(&archive), submitter(mode)?, Arc::new(SystemClock), uuid::Uuid::new_v4())
-            .map_err(|error| refusal(&error, config))
-            .with_context(|| path.display().to_string())?;
+        let opened = journal::open(
+            sized,
+            storage,
+            Arc::clone(&archive),
+            submitter(mode)?,
+            Arc::new(SystemClock),
+            uuid::Uuid::new_v4(),
+        )
+        .map_err(|error| refusal(&error, config))
+        .with_context(|| path.display().to_string())?;
         folder.check_owner(number, &opened.journal.uuid().to_string())?;
         measurements.add_recovery(started.elapsed(), opened.replayed_bytes);
         let (replayed, millis) = (ByteSize(opened.replayed_bytes).to_string(), started.elapsed().as_millis() as u64);
@@ -507,7 +485,9 @@ fn open_journals(
 fn refusal(error: &journal::OpenError, config: &Config) -> anyhow::Error {
     if error.is_damage() {
         let data = config.data.display();
-        return anyhow!("{error}; `mainstem journal verify --data {data}` says what is lost, docs/operations/damage.md what to do");
+        return anyhow!(
+            "{error}; `mainstem journal verify --data {data}` says what is lost, docs/operations/damage.md what to do"
+        );
     }
     anyhow!("{error}")
 }
@@ -564,7 +544,11 @@ fn listening(bound: &[Bound], served: Served) -> Vec<Listening> {
         Protocol::Kafka(..) => "kafka",
         Protocol::Amqp => "amqp",
     };
-    let clients = bound.iter().map(|one| Listening { protocol: protocol(&one.protocol), address: one.address, tls: one.tls.is_some() });
+    let clients = bound.iter().map(|one| Listening {
+        protocol: protocol(&one.protocol),
+        address: one.address,
+        tls: one.tls.is_some(),
+    });
     let pages = [Some(served.admin), served.management].into_iter().flatten();
     clients.chain(pages.map(|address| Listening { protocol: "http", address, tls: false })).collect()
 }
@@ -573,7 +557,10 @@ fn listening(bound: &[Bound], served: Served) -> Vec<Listening> {
 fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
     let mut bound = Vec::new();
     for Listener { address, advertise } in &config.listeners {
-        bound.push(Bound::take(*address, Protocol::Kafka(Arc::new(advertise.clone()), None)).with_context(|| format!("--kafka {address}"))?);
+        bound.push(
+            Bound::take(*address, Protocol::Kafka(Arc::new(advertise.clone()), None))
+                .with_context(|| format!("--kafka {address}"))?,
+        );
     }
     for NamedListener { name, address, advertise, tls: encrypted, sasl } in &config.named {
         let protocol = Protocol::Kafka(Arc::new(advertise.clone()), sasl.clone().map(Arc::new));
@@ -589,7 +576,9 @@ fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
         }
         None => match Bound::take(AMQP_DEFAULT, Protocol::Amqp) {
             Ok(taken) => bound.push(taken),
-            Err(error) => tracing::warn!(%error, address = %AMQP_DEFAULT, "AMQP clients are not served: --amqp names another address, or none"),
+            Err(error) => {
+                tracing::warn!(%error, address = %AMQP_DEFAULT, "AMQP clients are not served: --amqp names another address, or none")
+            }
         },
     }
     let Some(tls) = tls else { return Ok(bound) };
@@ -614,7 +603,8 @@ fn accept_all(
     let admission = Arc::new(Admission::default());
     for one in bound {
         sockets::listen(&one.listener).with_context(|| format!("{} {}", one.flag(), one.address))?;
-        let (shards, stop, placement, admission) = (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement), Arc::clone(&admission));
+        let (shards, stop, placement, admission) =
+            (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement), Arc::clone(&admission));
         let broker = Arc::clone(broker);
         std::thread::Builder::new().name("acceptor".to_owned()).spawn(move || {
             let mut turned_away = TurnedAway::default();
@@ -656,7 +646,13 @@ fn accept_all(
                 let shard = &shards[chosen];
                 shard.connections.fetch_add(1, Ordering::Relaxed);
                 let id = ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed) as u64);
-                let _ = shard.arrivals.send(Arrival { stream, protocol: one.protocol.clone(), id, tls: one.tls.clone(), place });
+                let _ = shard.arrivals.send(Arrival {
+                    stream,
+                    protocol: one.protocol.clone(),
+                    id,
+                    tls: one.tls.clone(),
+                    place,
+                });
             }
         })?;
     }
@@ -664,7 +660,12 @@ fn accept_all(
 }
 
 /// May one more connection come in, beside `open` others? `stranger`: who it is will be known only later.
-fn admit(broker: &Broker, admission: &Arc<Admission>, (address, stranger): (IpAddr, bool), open: usize) -> Result<(Place, Option<IpAddr>), Met> {
+fn admit(
+    broker: &Broker,
+    admission: &Arc<Admission>,
+    (address, stranger): (IpAddr, bool),
+    open: usize,
+) -> Result<(Place, Option<IpAddr>), Met> {
     let settings = broker.live_settings();
     if open as i64 >= settings.int(LimitKind::Connections.name()) {
         return Err(Met::Limit(LimitKind::Connections));
@@ -727,14 +728,20 @@ fn print_start(config: &Config, listeners: &[Shown], served: Served, mode: IoMod
 fn warnings_of_strangers(config: &Config, listeners: &[Shown], served: Served) -> Vec<String> {
     let mut lines = Vec::new();
     let pages = [(Some(served.admin), "metrics are shown to everybody, and "), (served.management, "")];
-    for (address, shown) in pages.into_iter().filter_map(|(address, shown)| Some((address?, shown))).filter(|(address, _)| !address.ip().is_loopback()) {
+    for (address, shown) in pages
+        .into_iter()
+        .filter_map(|(address, shown)| Some((address?, shown)))
+        .filter(|(address, _)| !address.ip().is_loopback())
+    {
         lines.push(format!("  WARNING     {address} is reachable by others: {shown}passwords pass it as clear text"));
     }
     let certified = config.security.tls.as_ref().is_some_and(|tls| tls.clients == ClientCertificates::Required);
     for (address, protocol, encrypted) in listeners.iter().filter(|(address, ..)| !address.ip().is_loopback()) {
         let what = match protocol {
             Protocol::Kafka(_, None) if !encrypted || !certified => "nobody has to log in",
-            Protocol::Kafka(_, Some(sasl)) if !encrypted && sasl.mechanisms.contains(&SaslMechanism::Plain) => "passwords pass it as clear text",
+            Protocol::Kafka(_, Some(sasl)) if !encrypted && sasl.mechanisms.contains(&SaslMechanism::Plain) => {
+                "passwords pass it as clear text"
+            }
             Protocol::Kafka(_, Some(sasl)) if !encrypted && sasl.takes_tokens() => "tokens pass it as clear text",
             Protocol::Amqp if !encrypted => "passwords pass it as clear text",
             Protocol::Kafka(..) | Protocol::Amqp => continue,

@@ -43,7 +43,8 @@ impl ServiceManager {
 
     fn tell(&self, message: &str) {
         let Some(socket) = &self.0 else { return };
-        let told = address(socket).and_then(|address| UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address));
+        let told =
+            address(socket).and_then(|address| UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address));
         if let Err(error) = told {
             tracing::warn!(%error, socket = %socket.display(), "the service manager cannot be told how the node is");
         }
@@ -60,7 +61,8 @@ mod tests {
         let path = folder.path().join("socket");
         let by_path = UnixDatagram::bind(&path).expect("a socket");
         let name = format!("mainstem-test-{}", std::process::id());
-        let by_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).expect("a name")).expect("a socket");
+        let by_name =
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).expect("a name")).expect("a socket");
         for (socket, named) in [(by_path, path.into_os_string()), (by_name, format!("@{name}").into())] {
             let manager = ServiceManager(Some(named));
             manager.ready();

@@ -35,7 +35,7 @@ use crate::turns::{Standing, Turns};
 /// Blocking a shard for longer than this is counted.
 const BLOCKED_FROM: Duration = Duration::from_millis(5);
 /// Logs that have advanced are told of for so long at once.
-const MAIL_TIME: Duration = Duration::from_millis(2);
+const MAIL_TIME: Duration = Duration::from_millis(1);
 
 /// Between looks whether connections have ended while the node stops.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
@@ -291,12 +291,19 @@ impl Shard {
         let (session, served) = (RefCell::new(session), Cell::new(false));
         let standing = self.turns.stand(arrival.place.address());
         let (wake, id, activity) = (Arc::default(), arrival.id, Activity::default());
-        let connection = Rc::new(Connection { session, wake, place: arrival.place, waits, standing, id, activity, served });
+        let connection =
+            Rc::new(Connection { session, wake, place: arrival.place, waits, standing, id, activity, served });
         self.connections.borrow_mut().insert(arrival.id, Rc::clone(&connection));
         tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, (stream, arrival.tls, asks)));
     }
 
-    async fn serve(self: Rc<Self>, id: ConnectionId, peer: SocketAddr, connection: Rc<Connection>, socket: (TokioStream, Option<Arc<Tls>>, bool)) {
+    async fn serve(
+        self: Rc<Self>,
+        id: ConnectionId,
+        peer: SocketAddr,
+        connection: Rc<Connection>,
+        socket: (TokioStream, Option<Arc<Tls>>, bool),
+    ) {
         let _counted = Counted { shard: &self };
         let closing = Closing { shard: &self, id, connection: &connection };
         let stream = match socket {
@@ -327,16 +334,30 @@ impl Shard {
             self.shared.closed.count(reason);
         }
         match end {
-            connection::End::Broken => tracing::error!(%peer, "connection closed: a request met a defect of the broker"),
+            connection::End::Broken => {
+                tracing::error!(%peer, "connection closed: a request met a defect of the broker")
+            }
             connection::End::Closed | connection::End::Ended | connection::End::Drained { .. } => {}
-            connection::End::Idle => tracing::debug!(%peer, "connection closed: nothing was asked on it for connections.max.idle.ms"),
+            connection::End::Idle => {
+                tracing::debug!(%peer, "connection closed: nothing was asked on it for connections.max.idle.ms")
+            }
             connection::End::Late(Late { arrived, needed }) => {
-                let why = if needed { "others wait for its memory" } else { "its time is over (mainstem.frame.timeout.ms, mainstem.frame.byte.rate)" };
+                let why = if needed {
+                    "others wait for its memory"
+                } else {
+                    "its time is over (mainstem.frame.timeout.ms, mainstem.frame.byte.rate)"
+                };
                 self.note_closing(|| tracing::info!(%peer, arrived, "connection closed: a request that had begun did not come to its end, and {why}"));
             }
-            connection::End::Refused(reason) if reason.is_ordinary() => tracing::debug!(%peer, reason = %OneLine(&reason), "connection closed"),
-            connection::End::Refused(reason) => self.note_closing(|| tracing::info!(%peer, reason = %OneLine(&reason), "connection closed: request refused")),
-            connection::End::Stalled => self.note_closing(|| tracing::info!(%peer, "connection closed: the client does not read what it asked for")),
+            connection::End::Refused(reason) if reason.is_ordinary() => {
+                tracing::debug!(%peer, reason = %OneLine(&reason), "connection closed")
+            }
+            connection::End::Refused(reason) => self.note_closing(
+                || tracing::info!(%peer, reason = %OneLine(&reason), "connection closed: request refused"),
+            ),
+            connection::End::Stalled => self.note_closing(
+                || tracing::info!(%peer, "connection closed: the client does not read what it asked for"),
+            ),
         }
         self.hang_up(&stream, &connection, hang_up).await;
     }
@@ -396,7 +417,12 @@ impl Shard {
             self.resting.next().await;
             let now = Instant::now();
             let find = |id| self.connections.borrow().get(&id).map(Rc::clone);
-            while self.resting.look(now, find, |connection| &connection.activity, |connection| connection.wake.notify_one()) {
+            while self.resting.look(
+                now,
+                find,
+                |connection| &connection.activity,
+                |connection| connection.wake.notify_one(),
+            ) {
                 self.turns.pause().await;
             }
         }
@@ -506,7 +532,12 @@ impl Shard {
                 // A defect met by one connection costs that connection, not the shard.
                 let met = std::panic::catch_unwind(AssertUnwindSafe(|| {
                     if let Some(connection) = self.connections.borrow().get(&to.connection) {
-                        connection.session.borrow_mut().handle_reply(to.token, reply, &mut self.context.borrow_mut(), now);
+                        connection.session.borrow_mut().handle_reply(
+                            to.token,
+                            reply,
+                            &mut self.context.borrow_mut(),
+                            now,
+                        );
                         connection.wake();
                     }
                 }));

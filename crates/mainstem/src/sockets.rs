@@ -23,7 +23,9 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     // Accepted sockets inherit it.
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBED_AFTER).with_interval(PROBED_EVERY).with_retries(PROBES))?;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new().with_time(PROBED_AFTER).with_interval(PROBED_EVERY).with_retries(PROBES),
+    )?;
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
@@ -52,7 +54,11 @@ mod tests {
         assert!(socket.keepalive().expect("known"));
         #[cfg(target_os = "linux")]
         assert_eq!(
-            (socket.tcp_keepalive_time().expect("known"), socket.tcp_keepalive_interval().expect("known"), socket.tcp_keepalive_retries().expect("known")),
+            (
+                socket.tcp_keepalive_time().expect("known"),
+                socket.tcp_keepalive_interval().expect("known"),
+                socket.tcp_keepalive_retries().expect("known")
+            ),
             (PROBED_AFTER, PROBED_EVERY, PROBES)
         );
     }

@@ -129,7 +129,8 @@ impl Stream {
                 if !tls.is_handshaking() {
                     return Ok(());
                 }
-                let interest = if tls.wants_write() { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+                let interest =
+                    if tls.wants_write() { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
                 if !tcp.ready(interest).await?.is_readable() {
                     continue;
                 }
@@ -141,7 +142,9 @@ impl Stream {
                 }
             }
         };
-        tokio::time::timeout(within, shaking).await.map_err(|_| Error::new(ErrorKind::TimedOut, format!("it took longer than {} ms", within.as_millis())))??;
+        tokio::time::timeout(within, shaking)
+            .await
+            .map_err(|_| Error::new(ErrorKind::TimedOut, format!("it took longer than {} ms", within.as_millis())))??;
         Ok(Self::Tls(Box::new(TlsStream { tcp, tls: RefCell::new(tls) })))
     }
 

@@ -121,15 +121,20 @@ fn called(place: usize, parts: &Parts<'_>) -> String {
 fn out_of_date(place: usize, parts: &Parts<'_>, now: i64) -> Option<String> {
     let called = called(place, parts);
     match (parts.from, parts.until) {
-        (from, _) if now < from => Some(format!("{called} is not good before {}; the clock says {}", shown(from), shown(now))),
-        (_, until) if now > until => Some(format!("{called} has expired at {}; the clock says {}", shown(until), shown(now))),
+        (from, _) if now < from => {
+            Some(format!("{called} is not good before {}; the clock says {}", shown(from), shown(now)))
+        }
+        (_, until) if now > until => {
+            Some(format!("{called} has expired at {}; the clock says {}", shown(until), shown(now)))
+        }
         _ => None,
     }
 }
 
 /// What is wrong with the certificates behind the first, which clients may get over.
 fn chain_notes(all: &[Parts<'_>], now: i64) -> Vec<String> {
-    let mut notes: Vec<String> = all.iter().enumerate().skip(1).filter_map(|(place, parts)| out_of_date(place, parts, now)).collect();
+    let mut notes: Vec<String> =
+        all.iter().enumerate().skip(1).filter_map(|(place, parts)| out_of_date(place, parts, now)).collect();
     let gap = all.windows(2).position(|pair| !pair[0].is_issued_by(&pair[1]));
     if let Some(place) = gap {
         let (one, next) = (called(place, &all[place]), called(place + 1, &all[place + 1]));
@@ -139,7 +144,9 @@ fn chain_notes(all: &[Parts<'_>], now: i64) -> Vec<String> {
 }
 
 fn parts_of<'a>(flag: &'static str, path: &Path, all: &'a [CertificateDer<'_>]) -> Result<Vec<Parts<'a>>, TlsError> {
-    let one = |(place, certificate): (usize, &'a CertificateDer<'_>)| Parts::of(certificate).ok_or_else(|| unusable(flag, path, format!("certificate {} is none", place + 1)));
+    let one = |(place, certificate): (usize, &'a CertificateDer<'_>)| {
+        Parts::of(certificate).ok_or_else(|| unusable(flag, path, format!("certificate {} is none", place + 1)))
+    };
     all.iter().enumerate().map(one).collect()
 }
 
@@ -160,7 +167,8 @@ impl TlsFiles {
                 let (roots, of_roots) = authorities(path, now)?;
                 notes.extend(of_roots);
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                let verifier = if wanted == ClientCertificates::Optional { verifier.allow_unauthenticated() } else { verifier };
+                let verifier =
+                    if wanted == ClientCertificates::Optional { verifier.allow_unauthenticated() } else { verifier };
                 builder.with_client_cert_verifier(verifier.build().map_err(|error| unusable(CA, path, error))?)
             }
         };
@@ -177,14 +185,22 @@ impl TlsFiles {
         match pair.keys_match() {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(pair),
             Err(Error::InconsistentKeys(_)) => {
-                let is_its = |one: &CertificateDer<'static>| CertifiedKey::new(vec![one.clone()], Arc::clone(&key)).keys_match().is_ok();
+                let is_its = |one: &CertificateDer<'static>| {
+                    CertifiedKey::new(vec![one.clone()], Arc::clone(&key)).keys_match().is_ok()
+                };
                 let reason = match chain.iter().position(is_its) {
                     Some(place) => format!("the key is that of certificate {}, which has to be the first", place + 1),
                     None => "the key is another than that of the certificate".to_owned(),
                 };
-                Err(TlsError::Pair { certificate: self.certificate.display().to_string(), key: self.key.display().to_string(), reason })
+                Err(TlsError::Pair {
+                    certificate: self.certificate.display().to_string(),
+                    key: self.key.display().to_string(),
+                    reason,
+                })
             }
-            Err(error) => Err(unusable(CERTIFICATE, &self.certificate, format!("certificate 1 cannot be used: {error}"))),
+            Err(error) => {
+                Err(unusable(CERTIFICATE, &self.certificate, format!("certificate 1 cannot be used: {error}")))
+            }
         }
     }
 }
@@ -193,10 +209,17 @@ impl TlsFiles {
 fn authorities(path: &Path, now: i64) -> Result<(RootCertStore, Vec<TlsError>), TlsError> {
     let all = pem::certificates(path).map_err(|reason| unusable(CA, path, reason))?;
     let parts = parts_of(CA, path, &all)?;
-    let notes = parts.iter().enumerate().filter_map(|(place, parts)| out_of_date(place, parts, now)).map(|reason| unusable(CA, path, reason)).collect();
+    let notes = parts
+        .iter()
+        .enumerate()
+        .filter_map(|(place, parts)| out_of_date(place, parts, now))
+        .map(|reason| unusable(CA, path, reason))
+        .collect();
     let mut roots = RootCertStore::empty();
     for (place, one) in all.iter().enumerate() {
-        roots.add(one.clone()).map_err(|error| unusable(CA, path, format!("certificate {} cannot be used: {error}", place + 1)))?;
+        roots
+            .add(one.clone())
+            .map_err(|error| unusable(CA, path, format!("certificate {} cannot be used: {error}", place + 1)))?;
     }
     Ok((roots, notes))
 }

@@ -58,7 +58,11 @@ impl KeySource {
         if let Some(rest) = text.strip_prefix("file:") {
             let path = rest.strip_prefix("//").unwrap_or(rest);
             let path = percent_encoding::percent_decode_str(path).decode_utf8().map_err(|_| EXPECTED)?;
-            return if path.starts_with('/') { Ok(Self::File(PathBuf::from(path.as_ref()))) } else { Err("the path of a file begins with /: file:///PATH") };
+            return if path.starts_with('/') {
+                Ok(Self::File(PathBuf::from(path.as_ref())))
+            } else {
+                Err("the path of a file begins with /: file:///PATH")
+            };
         }
         let address: Uri = text.parse().map_err(|_| EXPECTED)?;
         if !matches!(address.scheme_str(), Some("http" | "https")) || address.host().is_none_or(str::is_empty) {
@@ -74,7 +78,8 @@ impl KeySource {
     fn is_open(&self) -> bool {
         let Self::Web(address) = self else { return false };
         let host = address.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-        let is_here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+        let is_here =
+            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
         address.scheme_str() == Some("http") && !is_here
     }
 
@@ -101,7 +106,11 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 
 fn get(address: &Uri) -> Result<Vec<u8>, String> {
     let is_encrypted = address.scheme_str() == Some("https");
-    let mut agent = ureq::Agent::config_builder().https_only(is_encrypted).max_redirects(0).proxy(None).timeout_global(Some(FETCH_MAX));
+    let mut agent = ureq::Agent::config_builder()
+        .https_only(is_encrypted)
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_global(Some(FETCH_MAX));
     agent = agent.user_agent(concat!("mainstem/", env!("CARGO_PKG_VERSION"))).accept("application/json");
     if is_encrypted {
         let trusted = rustls_native_certs::load_native_certs().certs;
@@ -109,7 +118,8 @@ fn get(address: &Uri) -> Result<Vec<u8>, String> {
             return Err("the machine trusts no authority: SSL_CERT_FILE names a file of certificates".to_owned());
         }
         let trusted = RootCerts::from(trusted.iter().map(|one| Certificate::from_der(one).to_owned()));
-        let tls = TlsConfig::builder().root_certs(trusted).unversioned_rustls_crypto_provider(Arc::new(default_provider()));
+        let tls =
+            TlsConfig::builder().root_certs(trusted).unversioned_rustls_crypto_provider(Arc::new(default_provider()));
         agent = agent.tls_config(tls.build());
     }
     let agent: ureq::Agent = agent.build().into();
@@ -145,7 +155,10 @@ pub fn start(source: KeySource, broker: &Arc<Broker>) -> anyhow::Result<()> {
         source,
         broker: Arc::clone(broker),
         refresh: millis(settings, "sasl.oauthbearer.jwks.endpoint.refresh.ms"),
-        backoff: (millis(settings, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"), millis(settings, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms")),
+        backoff: (
+            millis(settings, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
+            millis(settings, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
+        ),
         failures: 0,
         last: Instant::now(),
     };
@@ -234,7 +247,18 @@ mod tests {
             assert_eq!((source.to_string().as_str(), source.is_open()), (text, false));
         }
         assert!(KeySource::parse("http://authority.example.org/keys").is_ok_and(|source| source.is_open()));
-        for text in ["", "keys.json", "/a/b.json", "file:keys.json", "file://", "ftp://a/b", "https://", "https:///a", "https://me:secret@a/b", "http://a b/"] {
+        for text in [
+            "",
+            "keys.json",
+            "/a/b.json",
+            "file:keys.json",
+            "file://",
+            "ftp://a/b",
+            "https://",
+            "https:///a",
+            "https://me:secret@a/b",
+            "http://a b/",
+        ] {
             assert!(KeySource::parse(text).is_err(), "{text}");
         }
     }
@@ -242,7 +266,8 @@ mod tests {
     /// What comes of an answer to one request.
     fn answered(answer: String) -> Result<usize, String> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let source = KeySource::parse(&format!("http://{}/keys", listener.local_addr().expect("an address"))).expect("an address");
+        let source = KeySource::parse(&format!("http://{}/keys", listener.local_addr().expect("an address")))
+            .expect("an address");
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
             let mut head = [0; 1024];
@@ -258,9 +283,12 @@ mod tests {
 
     #[test]
     fn what_is_fetched_is_short_and_is_keys() {
-        let of = |status: &str, body: &str| format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+        let of = |status: &str, body: &str| {
+            format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+        };
         assert_eq!(answered(of("200 OK", KEYS)), Ok(1));
-        let chunked = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{KEYS}\r\n0\r\n\r\n", KEYS.len());
+        let chunked =
+            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{KEYS}\r\n0\r\n\r\n", KEYS.len());
         assert_eq!(answered(chunked), Ok(1));
         for (answer, expected) in [
             (of("404 Not Found", ""), "404"),
@@ -271,7 +299,10 @@ mod tests {
             (format!("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{KEYS}"), ""),
         ] {
             let said = answered(answer).expect_err("refused");
-            assert!(said.starts_with("sasl.oauthbearer.jwks.endpoint.url http://127.0.0.1:") && said.contains(expected), "{said}");
+            assert!(
+                said.starts_with("sasl.oauthbearer.jwks.endpoint.url http://127.0.0.1:") && said.contains(expected),
+                "{said}"
+            );
         }
     }
 

@@ -156,7 +156,11 @@ impl Default for Turns {
 impl Turns {
     /// A connection from `address`, before a login.
     pub fn stand(&self, address: IpAddr) -> Standing {
-        Standing { uncharged: Cell::default(), own: Share::default(), user: RefCell::new(self.account((None, address))) }
+        Standing {
+            uncharged: Cell::default(),
+            own: Share::default(),
+            user: RefCell::new(self.account((None, address))),
+        }
     }
 
     /// It is this user's.
@@ -182,7 +186,8 @@ impl Turns {
     /// Has it taken less than its share, as a user's or by itself?
     pub fn is_light(&self, standing: &Standing, now: Instant) -> bool {
         let window = self.window(now);
-        standing.user.borrow().recent(window) < self.users.even(window) || standing.own.recent(window) < self.connections.even(window)
+        standing.user.borrow().recent(window) < self.users.even(window)
+            || standing.own.recent(window) < self.connections.even(window)
     }
 
     /// Waits in line for a turn, but for those that need not; before there has been much work there is no line. Nothing that may take long is to be waited for while it is held.
@@ -351,7 +356,10 @@ mod tests {
             turns.charge(other, Duration::from_millis(1), now);
         }
         assert!(turns.is_light(&few, now), "has taken 1 ms of 100");
-        assert!(others.iter().all(|other| !turns.is_light(other, now)), "all of a user that takes too much stand in line");
+        assert!(
+            others.iter().all(|other| !turns.is_light(other, now)),
+            "all of a user that takes too much stand in line"
+        );
         assert!(turns.is_light(&many, now), "one of its connections that has taken nothing does not");
         turns.charge(&few, SHARED, now);
         assert!(!turns.is_light(&few, now));

@@ -92,7 +92,13 @@ impl Work {
             }
             Ok(_) => Marked::Left,
             // One that cannot be opened is there all the same. Of a folder that nobody may enter that is not known: who goes on is told so by the system.
-            Err(_) => if path.symlink_metadata().is_ok() { Marked::Left } else { Marked::No },
+            Err(_) => {
+                if path.symlink_metadata().is_ok() {
+                    Marked::Left
+                } else {
+                    Marked::No
+                }
+            }
         }
     }
 
@@ -100,11 +106,17 @@ impl Work {
     fn refusal(self, marked: Marked) -> &'static str {
         match (self, marked) {
             (Self::Restore, Marked::Held) => "a backup is being restored to it; wait for the end of `mainstem restore`",
-            (Self::Restore, _) => "it holds half of a backup: a restore was interrupted; run `mainstem restore` to it again, or remove it",
+            (Self::Restore, _) => {
+                "it holds half of a backup: a restore was interrupted; run `mainstem restore` to it again, or remove it"
+            }
             (Self::Salvage, Marked::Held) => "a salvage writes to it; wait for the end of `mainstem journal salvage`",
-            (Self::Salvage, _) => "it holds half of what a salvage was to write; run `mainstem journal salvage` to it again, or remove it",
+            (Self::Salvage, _) => {
+                "it holds half of what a salvage was to write; run `mainstem journal salvage` to it again, or remove it"
+            }
             (Self::Backup, Marked::Held) => "a broker makes a backup to it; wait for the end of `mainstem backup`",
-            (Self::Backup, _) => "it holds a backup that was not finished; the next `mainstem backup` to it begins anew, or remove it",
+            (Self::Backup, _) => {
+                "it holds a backup that was not finished; the next `mainstem backup` to it begins anew, or remove it"
+            }
         }
     }
 }
@@ -174,11 +186,16 @@ impl Mark {
         }
         let mut mark = Self { folder: folder.to_owned(), work, was_left, file };
         let file = &mut mark.file;
-        let written = file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).and_then(|()| file.sync_all()).and_then(|()| sync_with_parent(folder));
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.write_all(text.as_bytes()))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| sync_with_parent(folder));
         // A broker that was started meanwhile has either seen the mark, or is seen here.
         let older = work.older_name();
         let others: &[&str] = if was_left { &[work.name(), &older] } else { &[work.name()] };
-        let outcome = written.with_context(shown).and_then(|()| if is_new { check_empty(folder, others) } else { Ok(()) });
+        let outcome =
+            written.with_context(shown).and_then(|()| if is_new { check_empty(folder, others) } else { Ok(()) });
         match outcome {
             Ok(()) => Ok(Some(mark)),
             Err(error) if !is_new => Err(error),
@@ -217,7 +234,8 @@ impl Mark {
     /// Removes all but the mark, as far as that can be done; the first error.
     fn empty(&self, is_ours: impl Fn(&str) -> bool) -> io::Result<()> {
         let mut outcome = Ok(());
-        let is_removed = |name: &String| *name != self.work.name() && (*name == self.work.older_name() || is_ours(name));
+        let is_removed =
+            |name: &String| *name != self.work.name() && (*name == self.work.older_name() || is_ours(name));
         for name in names(&self.folder).filter(is_removed) {
             let path = self.folder.join(&name);
             let is_folder = fs::symlink_metadata(&path).is_ok_and(|data| data.is_dir());
@@ -249,7 +267,10 @@ fn names(folder: &Path) -> impl Iterator<Item = String> {
 /// What is new in a folder stays there, and so does the folder. The one that it is in may be another user's.
 fn sync_with_parent(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()?;
-    let _ = folder.canonicalize().and_then(|folder| File::open(folder.parent().unwrap_or(&folder))).and_then(|parent| parent.sync_all());
+    let _ = folder
+        .canonicalize()
+        .and_then(|folder| File::open(folder.parent().unwrap_or(&folder)))
+        .and_then(|parent| parent.sync_all());
     Ok(())
 }
 

@@ -16,11 +16,18 @@ pub fn run(data: &Path, finalize: bool) -> anyhow::Result<()> {
     let release = env!("CARGO_PKG_VERSION");
     let came = match (finalize, found < FORMAT_VERSION) {
         (_, false) => "nothing to finalize".to_owned(),
-        (false, true) => format!("releases that read version {found} still open it; `mainstem upgrade --data {shown} --finalize` ends that"),
+        (false, true) => format!(
+            "releases that read version {found} still open it; `mainstem upgrade --data {shown} --finalize` ends that"
+        ),
         (true, true) => {
             folder.finalize(FORMAT_VERSION)?;
-            format!("finalized: format version {FORMAT_VERSION}; releases that do not read it refuse the folder from now on")
+            format!(
+                "finalized: format version {FORMAT_VERSION}; releases that do not read it refuse the folder from now on"
+            )
         }
     };
-    output::print(&format!("{shown}: format version {found}; mainstem {release} reads up to {FORMAT_VERSION}\n{came}\n")).map(drop)
+    output::print(&format!(
+        "{shown}: format version {found}; mainstem {release} reads up to {FORMAT_VERSION}\n{came}\n"
+    ))
+    .map(drop)
 }

@@ -90,8 +90,14 @@ fn sorted(values: &mut [f64]) -> &[f64] {
 }
 
 /// Sends everything on time, or as soon as the broker lets it; returns by how much each window was late, in seconds.
-fn send_all(options: &Options, mut stream: TcpStream, under_way: &SyncSender<Sent>, began: Instant) -> std::io::Result<Vec<f64>> {
-    let mut requests = request::Requests::new(&options.topic, options.partitions, options.record_bytes, options.request_bytes);
+fn send_all(
+    options: &Options,
+    mut stream: TcpStream,
+    under_way: &SyncSender<Sent>,
+    began: Instant,
+) -> std::io::Result<Vec<f64>> {
+    let mut requests =
+        request::Requests::new(&options.topic, options.partitions, options.record_bytes, options.request_bytes);
     let (linger, total) = (options.linger_ms.max(1) as f64 / 1e3, options.rate * options.seconds);
     let (mut late, mut number, mut frame) = (Vec::new(), 0, Vec::new());
     for window in 1.. {
@@ -142,9 +148,15 @@ fn check(frame: Bytes) -> std::io::Result<()> {
     let mut reader = Reader::new(frame);
     reader.int32("correlation_id").map_err(std::io::Error::other)?;
     let response = ProduceResponse::decode(&mut reader, request::VERSION).map_err(std::io::Error::other)?;
-    let refused = response.responses.iter().flat_map(|topic| &topic.partition_responses).find(|partition| partition.error_code != 0);
+    let refused = response
+        .responses
+        .iter()
+        .flat_map(|topic| &topic.partition_responses)
+        .find(|partition| partition.error_code != 0);
     match refused {
-        Some(partition) => Err(std::io::Error::other(format!("partition {}: error {}", partition.index, partition.error_code))),
+        Some(partition) => {
+            Err(std::io::Error::other(format!("partition {}: error {}", partition.index, partition.error_code)))
+        }
         None => Ok(()),
     }
 }

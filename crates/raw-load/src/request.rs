@@ -120,7 +120,8 @@ impl Requests {
         out.extend_from_slice(&[0; 4]);
         let (mut partitions, mut taken) = (0_i32, 0);
         for group in records.chunk_by(|one, other| one.partition == other.partition).rev() {
-            let room = self.request_bytes.saturating_sub(out.len() + BATCH_HEADER_BYTES) / (self.record_bytes + RECORD_OVERHEAD_BYTES);
+            let room = self.request_bytes.saturating_sub(out.len() + BATCH_HEADER_BYTES)
+                / (self.record_bytes + RECORD_OVERHEAD_BYTES);
             if partitions > 0 && room < group.len() {
                 break;
             }
@@ -144,7 +145,9 @@ impl Requests {
         let length_at = out.len();
         out.extend_from_slice(&[0; 4]);
         let at = out.len();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as i64);
         out.extend_from_slice(&0_i64.to_be_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&(-1_i32).to_be_bytes());
@@ -160,7 +163,8 @@ impl Requests {
         out.extend_from_slice(&(group.len() as i32).to_be_bytes());
         for (number, record) in group.iter().rev().enumerate() {
             let key = record.key.to_be_bytes();
-            let body = 1 + 1 + varint_bytes(number) + 1 + key.len() + varint_bytes(self.record_bytes) + self.record_bytes + 1;
+            let body =
+                1 + 1 + varint_bytes(number) + 1 + key.len() + varint_bytes(self.record_bytes) + self.record_bytes + 1;
             put_varint(out, body as i64);
             out.extend_from_slice(&[0, 0]);
             put_varint(out, number as i64);
@@ -199,7 +203,8 @@ mod tests {
         assert!(built.len() > 5, "{} requests of 4,000 bytes", built.len());
         let (mut seen, mut records) = (Vec::new(), 0);
         for (frame, sent) in built {
-            let (header, mut reader): (RequestHeader, Reader) = RequestHeader::decode(bytes::Bytes::from(frame).slice(4..)).expect("a header");
+            let (header, mut reader): (RequestHeader, Reader) =
+                RequestHeader::decode(bytes::Bytes::from(frame).slice(4..)).expect("a header");
             assert_eq!((header.api_key, header.api_version), (PRODUCE, VERSION));
             let request = ProduceRequest::decode(&mut reader, VERSION).expect("a request");
             for partition in &request.topic_data[0].partition_data {
@@ -207,7 +212,10 @@ mod tests {
                 let found = record::validate_produced(&batch, usize::MAX).expect("a valid batch");
                 assert!(partition.index < 7);
                 records += i64::from(found.records_count);
-                assert_eq!(record::records(&batch).expect("records")[0].value.as_ref().map(|value| value.len()), Some(300));
+                assert_eq!(
+                    record::records(&batch).expect("records")[0].value.as_ref().map(|value| value.len()),
+                    Some(300)
+                );
             }
             seen.extend(sent);
         }

@@ -71,7 +71,8 @@ pub(crate) fn pack(packing: Packing, records: &[u8]) -> Vec<u8> {
     match packing.codec {
         Compression::None => records.to_vec(),
         Compression::Gzip => {
-            let level = u32::try_from(packing.level).map_or(flate2::Compression::default(), |level| flate2::Compression::new(level.min(9)));
+            let level = u32::try_from(packing.level)
+                .map_or(flate2::Compression::default(), |level| flate2::Compression::new(level.min(9)));
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
             encoder.write_all(records).expect(NO_FAILURE);
             encoder.finish().expect(NO_FAILURE)

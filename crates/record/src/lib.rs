@@ -14,7 +14,9 @@ mod validate;
 mod writer;
 
 pub use builder::{BatchBuilder, Packing};
-pub use header::{Batches, BatchHeader, Compression, HEADER_BYTES, set_base_offset, set_leader_epoch, stamp_append_time};
+pub use header::{
+    BatchHeader, Batches, Compression, HEADER_BYTES, set_base_offset, set_leader_epoch, stamp_append_time,
+};
 pub use marker::Marker;
 pub use open::{OpenLimits, Opened, open_records};
 pub use records::{Headers, Record, UNPACKED_BYTES_MAX, offset_for_timestamp, records, records_within};

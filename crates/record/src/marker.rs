@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn other_batches_and_damaged_ones_are_no_markers() {
-        let records = BatchBuilder::default().producer(7, 0, 0).transactional().record(1, Some(&[0, 0, 0, 1]), None).build();
+        let records =
+            BatchBuilder::default().producer(7, 0, 0).transactional().record(1, Some(&[0, 0, 0, 1]), None).build();
         assert_eq!(Marker::of(&BatchHeader::parse(&records).unwrap(), &records), None);
         let marker = Marker::Commit.batch(7, 3, 9, 1);
         let header = BatchHeader::parse(&marker).unwrap();

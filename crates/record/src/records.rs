@@ -37,7 +37,11 @@ impl Record {
     /// What it takes of memory, its bytes included.
     pub fn memory_bytes(&self) -> usize {
         let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
-        let headers: usize = self.headers.iter().map(|(name, value)| size_of::<(Bytes, Option<Bytes>)>() + name.len() + length(value)).sum();
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|(name, value)| size_of::<(Bytes, Option<Bytes>)>() + name.len() + length(value))
+            .sum();
         size_of::<Self>() + length(&self.key) + length(&self.value) + headers
     }
 }
@@ -98,7 +102,11 @@ impl HeaderMemory {
         const EACH: usize = size_of::<(Bytes, Option<Bytes>)>();
         let room = if self.is_cut { headers.min(self.max.saturating_sub(self.used) / EACH) } else { headers };
         self.used += room * EACH;
-        if self.is_cut || self.used <= self.max { Ok(room) } else { Err(BatchError::TooLarge { bytes: self.used, max: self.max }) }
+        if self.is_cut || self.used <= self.max {
+            Ok(room)
+        } else {
+            Err(BatchError::TooLarge { bytes: self.used, max: self.max })
+        }
     }
 }
 
@@ -161,7 +169,14 @@ pub(crate) fn record(header: &BatchHeader, bytes: &mut Bytes, memory: &mut Heade
     }
     let timestamp =
         if header.append_time() { header.max_timestamp } else { header.base_timestamp.wrapping_add(timestamp_delta) };
-    Ok(Record { offset: Offset(header.base().0.saturating_add_signed(offset_delta)), timestamp, key, value, headers, vouched: header.vouched() })
+    Ok(Record {
+        offset: Offset(header.base().0.saturating_add_signed(offset_delta)),
+        timestamp,
+        key,
+        value,
+        headers,
+        vouched: header.vouched(),
+    })
 }
 
 /// The first record of a batch, from an offset on, whose timestamp is at least `at`. `None` as well when the batch cannot be read.

@@ -86,7 +86,8 @@ pub(crate) fn field<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, BatchE
         return Ok(None);
     }
     let corrupt = BatchError::Corrupt { what: "length in a record" };
-    let (field, rest) = usize::try_from(length).ok().and_then(|length| bytes.split_at_checked(length)).ok_or(corrupt)?;
+    let (field, rest) =
+        usize::try_from(length).ok().and_then(|length| bytes.split_at_checked(length)).ok_or(corrupt)?;
     *bytes = rest;
     Ok(Some(field))
 }
@@ -164,7 +165,11 @@ pub fn visit_keys(batch: &[u8], mut visit: impl FnMut(&RecordKey<'_>)) -> Result
 ///
 /// # Errors
 /// As [`visit_keys`].
-pub fn retain(batch: &[u8], horizon: Timestamp, mut keep: impl FnMut(&RecordKey<'_>) -> bool) -> Result<Retained, BatchError> {
+pub fn retain(
+    batch: &[u8],
+    horizon: Timestamp,
+    mut keep: impl FnMut(&RecordKey<'_>) -> bool,
+) -> Result<Retained, BatchError> {
     let (header, records) = match unpacked(batch, RETAIN_BYTES_MAX) {
         Err(BatchError::TooLarge { .. }) => return Ok(Retained::All),
         unpacked => unpacked?,
@@ -235,7 +240,12 @@ pub fn filler(base: Offset, next: Offset, time: Timestamp) -> Bytes {
 ///
 /// # Errors
 /// As [`visit_keys`]; `TooLarge` when the batch would have more than `bytes_max`, or unpacks to more than `unpacked_max`.
-pub fn repacked(batch: &[u8], packing: Packing, bytes_max: usize, unpacked_max: usize) -> Result<Option<Bytes>, BatchError> {
+pub fn repacked(
+    batch: &[u8],
+    packing: Packing,
+    bytes_max: usize,
+    unpacked_max: usize,
+) -> Result<Option<Bytes>, BatchError> {
     if BatchHeader::parse(batch)?.compression() == Some(packing.codec) {
         return Ok(None);
     }
@@ -252,7 +262,14 @@ pub fn repacked(batch: &[u8], packing: Packing, bytes_max: usize, unpacked_max: 
         return Err(BatchError::Invalid { what: "more records than it counts" });
     }
     let attributes = header.attributes & !CODEC | packing.codec.code();
-    let batch = assembled(&header, attributes, header.base_timestamp, header.max_timestamp, header.records_count, &pack(packing, &records));
+    let batch = assembled(
+        &header,
+        attributes,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.records_count,
+        &pack(packing, &records),
+    );
     if batch.len() > bytes_max {
         return Err(BatchError::TooLarge { bytes: batch.len(), max: bytes_max });
     }
@@ -286,7 +303,14 @@ pub(crate) fn rebuilt(header: &BatchHeader, kept: &[Raw<'_>], horizon: Option<Ti
     Ok(assembled(header, attributes, base_timestamp, max_timestamp, kept.len() as i32, &packed))
 }
 
-fn assembled(header: &BatchHeader, attributes: i16, base: Timestamp, max: Timestamp, count: i32, packed: &[u8]) -> Bytes {
+fn assembled(
+    header: &BatchHeader,
+    attributes: i16,
+    base: Timestamp,
+    max: Timestamp,
+    count: i32,
+    packed: &[u8],
+) -> Bytes {
     let mut out = BytesMut::with_capacity(HEADER_BYTES + packed.len());
     out.put_i64(header.base_offset);
     out.put_i32((HEADER_BYTES - 12 + packed.len()) as i32);

@@ -105,15 +105,27 @@ pub enum Selected {
 ///
 /// # Errors
 /// `Corrupt`, `UnknownCompression`, `TooLarge` when it unpacks to more than `unpacked_max`; the batch's checksum is not looked at.
-pub fn select(batch: &[u8], unpacked_max: usize, mut wants: impl FnMut(&RecordView<'_>) -> Option<bool>) -> Result<Selected, BatchError> {
+pub fn select(
+    batch: &[u8],
+    unpacked_max: usize,
+    mut wants: impl FnMut(&RecordView<'_>) -> Option<bool>,
+) -> Result<Selected, BatchError> {
     let (header, records) = unpacked(batch, unpacked_max)?;
     let mut kept = Vec::new();
     for record in Walk::new(header, &records)? {
         let record = record?;
-        let timestamp =
-            if header.append_time() { header.max_timestamp } else { header.base_timestamp.wrapping_add(record.timestamp_delta) };
-        let view =
-            RecordView { offset: record.key.offset, timestamp, key: record.key.key, headers: record.headers, damaged: Cell::new(false) };
+        let timestamp = if header.append_time() {
+            header.max_timestamp
+        } else {
+            header.base_timestamp.wrapping_add(record.timestamp_delta)
+        };
+        let view = RecordView {
+            offset: record.key.offset,
+            timestamp,
+            key: record.key.key,
+            headers: record.headers,
+            damaged: Cell::new(false),
+        };
         let wanted = wants(&view);
         if view.damaged.get() {
             return Err(BatchError::Corrupt { what: "headers of a record" });

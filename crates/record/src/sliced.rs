@@ -75,7 +75,12 @@ mod tests {
         for (codec, count) in [(Compression::None, 3), (Compression::Lz4, 2), (Compression::None, 1)] {
             let mut builder = BatchBuilder::default().compression(codec);
             for number in 0..count {
-                builder = builder.record_with_headers(number, Some(b"key"), Some(&[number as u8; 50]), &[(b"name", Some(b"value"))]);
+                builder = builder.record_with_headers(
+                    number,
+                    Some(b"key"),
+                    Some(&[number as u8; 50]),
+                    &[(b"name", Some(b"value"))],
+                );
             }
             let mut batch = builder.build().to_vec();
             set_base_offset(&mut batch, Offset(next));
@@ -85,14 +90,21 @@ mod tests {
         }
         let bytes = bytes.freeze();
         for step in [1, 7, 61, 100, 1000] {
-            let slices: Vec<Bytes> = (0..bytes.len()).step_by(step).map(|at| bytes.slice(at..(at + step).min(bytes.len()))).collect();
+            let slices: Vec<Bytes> =
+                (0..bytes.len()).step_by(step).map(|at| bytes.slice(at..(at + step).min(bytes.len()))).collect();
             let found = sliced_batches(&slices).expect("batches");
-            let (mut got, limits): (Vec<Record>, _) = (Vec::new(), OpenLimits { memory: 1 << 20, unpacked: 1 << 20, record: 1 << 20 });
+            let (mut got, limits): (Vec<Record>, _) =
+                (Vec::new(), OpenLimits { memory: 1 << 20, unpacked: 1 << 20, record: 1 << 20 });
             for batch in &found {
-                open_records(&slices, batch, Offset(0), limits, &Bytes::from, |record| got.push(record)).expect("records");
+                open_records(&slices, batch, Offset(0), limits, &Bytes::from, |record| got.push(record))
+                    .expect("records");
             }
             assert_eq!(got, expected, "in pieces of {step}");
         }
-        assert_eq!(sliced_batches(&[bytes.slice(..bytes.len() - 1)]).expect("batches").len(), 2, "what is not whole is left");
+        assert_eq!(
+            sliced_batches(&[bytes.slice(..bytes.len() - 1)]).expect("batches").len(),
+            2,
+            "what is not whole is left"
+        );
     }
 }

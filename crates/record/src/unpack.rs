@@ -52,7 +52,11 @@ impl<R: Read> Read for Limited<R> {
         count(read);
         if read > self.left {
             self.is_over = true;
-            return if self.left > 0 { Ok(std::mem::take(&mut self.left)) } else { Err(ErrorKind::QuotaExceeded.into()) };
+            return if self.left > 0 {
+                Ok(std::mem::take(&mut self.left))
+            } else {
+                Err(ErrorKind::QuotaExceeded.into())
+            };
         }
         self.left -= read;
         Ok(read)
@@ -81,7 +85,8 @@ impl<'a> Snappy<'a> {
     fn next_block(&mut self) -> io::Result<bool> {
         let block = if self.framed {
             let Some((length, rest)) = self.packed.split_first_chunk::<4>() else { return Ok(false) };
-            let (block, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or(ErrorKind::InvalidData)?;
+            let (block, rest) =
+                rest.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or(ErrorKind::InvalidData)?;
             self.packed = rest;
             block
         } else {
@@ -96,7 +101,8 @@ impl<'a> Snappy<'a> {
         }
         self.left = self.left.checked_sub(unpacked).ok_or(ErrorKind::QuotaExceeded)?;
         self.block.resize(unpacked, 0);
-        let unpacked = snap::raw::Decoder::new().decompress(block, &mut self.block).map_err(|_| ErrorKind::InvalidData)?;
+        let unpacked =
+            snap::raw::Decoder::new().decompress(block, &mut self.block).map_err(|_| ErrorKind::InvalidData)?;
         self.block.truncate(unpacked);
         self.at = 0;
         count(unpacked);
@@ -245,9 +251,21 @@ impl<'r> Pull<'r> {
             self.take(length, &mut with_key)?;
         }
         let value = self.skip_field(&mut body)?;
-        let timestamp =
-            if header.append_time() { header.max_timestamp } else { header.base_timestamp.wrapping_add(timestamp_delta) };
-        Ok((Scanned { offset: Offset(header.base().0.saturating_add_signed(delta)), timestamp, keyed, tombstone: value.is_none(), value_bytes: value.unwrap_or(0) }, body))
+        let timestamp = if header.append_time() {
+            header.max_timestamp
+        } else {
+            header.base_timestamp.wrapping_add(timestamp_delta)
+        };
+        Ok((
+            Scanned {
+                offset: Offset(header.base().0.saturating_add_signed(delta)),
+                timestamp,
+                keyed,
+                tombstone: value.is_none(),
+                value_bytes: value.unwrap_or(0),
+            },
+            body,
+        ))
     }
 
     /// Goes to the end of a record, through its headers.
@@ -268,7 +286,10 @@ impl<'r> Pull<'r> {
     /// The length of the next record.
     fn begin(&mut self) -> Result<Body, BatchError> {
         let (length, _) = self.varint()?;
-        let left = usize::try_from(length).ok().filter(|left| *left > 0).ok_or(BatchError::Corrupt { what: "record length" })?;
+        let left = usize::try_from(length)
+            .ok()
+            .filter(|left| *left > 0)
+            .ok_or(BatchError::Corrupt { what: "record length" })?;
         Ok(Body { left })
     }
 
@@ -276,7 +297,13 @@ impl<'r> Pull<'r> {
     ///
     /// # Errors
     /// `Corrupt`; `TooLarge` when it is longer than `record_max`, or than what may be unpacked.
-    pub fn copy(&mut self, header: &BatchHeader, from: Offset, record_max: usize, out: &mut Vec<u8>) -> Result<Option<Offset>, BatchError> {
+    pub fn copy(
+        &mut self,
+        header: &BatchHeader,
+        from: Offset,
+        record_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Offset>, BatchError> {
         let Body { left } = self.begin()?;
         if left > self.bytes_max {
             return Err(BatchError::TooLarge { bytes: left, max: self.bytes_max });
@@ -367,7 +394,11 @@ pub struct Scanned {
 ///
 /// # Errors
 /// `Corrupt`, `UnknownCompression`, `TooLarge` when more than `bytes_max` bytes would be unpacked; the checksum is not looked at.
-pub fn scan(batch: &[u8], bytes_max: usize, mut visit: impl FnMut(&Scanned) -> ControlFlow<()>) -> Result<(), BatchError> {
+pub fn scan(
+    batch: &[u8],
+    bytes_max: usize,
+    mut visit: impl FnMut(&Scanned) -> ControlFlow<()>,
+) -> Result<(), BatchError> {
     let (header, codec, packed) = opened(batch)?;
     let count = usize::try_from(header.records_count).map_err(|_| BatchError::Corrupt { what: "record count" })?;
     with_unpacked(codec, packed, bytes_max, |from| {

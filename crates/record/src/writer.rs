@@ -58,15 +58,29 @@ impl BatchWriter {
     }
 
     /// The same, maybe with a key.
-    pub fn record_with_key<P: AsRef<[u8]>>(&mut self, timestamp: Timestamp, key: Option<&[u8]>, value: &[P], headers: &[HeaderPieces<'_>]) {
+    pub fn record_with_key<P: AsRef<[u8]>>(
+        &mut self,
+        timestamp: Timestamp,
+        key: Option<&[u8]>,
+        value: &[P],
+        headers: &[HeaderPieces<'_>],
+    ) {
         if self.count == 0 {
             (self.base_timestamp, self.max_timestamp) = (timestamp, timestamp);
         }
         self.max_timestamp = self.max_timestamp.max(timestamp);
-        let (since_base, number, value_bytes) = (timestamp - self.base_timestamp, i64::from(self.count), pieces_bytes(value));
-        let headers_bytes: usize = headers.iter().map(|(name, value)| field_bytes(name.len()) + field_bytes(pieces_bytes(value))).sum();
+        let (since_base, number, value_bytes) =
+            (timestamp - self.base_timestamp, i64::from(self.count), pieces_bytes(value));
+        let headers_bytes: usize =
+            headers.iter().map(|(name, value)| field_bytes(name.len()) + field_bytes(pieces_bytes(value))).sum();
         let key_bytes = key.map_or(1, |key| field_bytes(key.len()));
-        let bytes = 1 + varint_bytes(since_base) + varint_bytes(number) + key_bytes + field_bytes(value_bytes) + varint_bytes(headers.len() as i64) + headers_bytes;
+        let bytes = 1
+            + varint_bytes(since_base)
+            + varint_bytes(number)
+            + key_bytes
+            + field_bytes(value_bytes)
+            + varint_bytes(headers.len() as i64)
+            + headers_bytes;
         let out = &mut self.out;
         out.reserve(bytes + varint_bytes(bytes as i64));
         put_varint(out, bytes as i64);
@@ -135,14 +149,18 @@ mod tests {
         for (at, key, value, headers) in &cases {
             writer.record_with_key(*at, *key, value, headers);
             let joined: Vec<(&[u8], Vec<u8>)> = headers.iter().map(|(name, value)| (*name, value.concat())).collect();
-            let headers: Vec<(&[u8], Option<&[u8]>)> = joined.iter().map(|(name, value)| (*name, Some(&value[..]))).collect();
+            let headers: Vec<(&[u8], Option<&[u8]>)> =
+                joined.iter().map(|(name, value)| (*name, Some(&value[..]))).collect();
             builder = builder.record_with_headers(*at, *key, Some(&value.concat()), &headers);
         }
         assert_eq!(writer.count(), 4);
         let written = writer.finish();
         assert_eq!(written, builder.vouched().build());
         assert!(records(&written).expect("readable").iter().all(|record| record.vouched));
-        assert!(matches!(validate_produced(&written, 1 << 20), Err(BatchError::Invalid { .. })), "no producer may send such a batch");
+        assert!(
+            matches!(validate_produced(&written, 1 << 20), Err(BatchError::Invalid { .. })),
+            "no producer may send such a batch"
+        );
     }
 
     #[test]

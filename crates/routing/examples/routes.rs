@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use routing::{Argument, Arguments, Declaration, Destination, Exchanges, Headers, Name, NoHeaders, OwnedValue, Property, QueueId};
+use routing::{
+    Argument, Arguments, Declaration, Destination, Exchanges, Headers, Name, NoHeaders, OwnedValue, Property, QueueId,
+};
 use routing::{Scratch, Table, Value};
 
 /// Counts bytes in use, and allocations.

@@ -88,7 +88,13 @@ pub(crate) struct Bindings {
 }
 
 impl Bindings {
-    fn identity(hasher: &DefaultHashBuilder, source: ExchangeId, target: Target, key: &[u8], arguments: &Arguments) -> u64 {
+    fn identity(
+        hasher: &DefaultHashBuilder,
+        source: ExchangeId,
+        target: Target,
+        key: &[u8],
+        arguments: &Arguments,
+    ) -> u64 {
         hasher.hash_one((source, target, key, arguments))
     }
 

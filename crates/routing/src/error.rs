@@ -114,7 +114,12 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kind { received, current } => {
-                write!(f, "received '{}' but current is '{}'", received.0.spelling(received.1), current.0.spelling(current.1))
+                write!(
+                    f,
+                    "received '{}' but current is '{}'",
+                    received.0.spelling(received.1),
+                    current.0.spelling(current.1)
+                )
             }
             Self::Durable { received } | Self::AutoDelete { received } | Self::Internal { received } => {
                 write!(f, "received '{received}' but current is '{}'", !received)
@@ -123,11 +128,21 @@ impl fmt::Display for Difference {
                 write!(f, "received '{}' but current is '{}'", received.value, current.value)
             }
             Self::AlternateExchange { received: Some(received), current: None } => {
-                write!(f, "received the value '{}' of type '{}' but current is none", received.value, type_name(received.tag))
+                write!(
+                    f,
+                    "received the value '{}' of type '{}' but current is none",
+                    received.value,
+                    type_name(received.tag)
+                )
             }
             Self::AlternateExchange { received: None, current } => {
                 let current = current.as_ref().expect("one of them has it");
-                write!(f, "received none but current is the value '{}' of type '{}'", current.value, type_name(current.tag))
+                write!(
+                    f,
+                    "received none but current is the value '{}' of type '{}'",
+                    current.value,
+                    type_name(current.tag)
+                )
             }
         }
     }

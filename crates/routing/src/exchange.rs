@@ -35,7 +35,14 @@ pub enum Kind {
 
 impl Kind {
     const ALL: [Self; 8] = [
-        Self::Direct, Self::Fanout, Self::Topic, Self::Headers, Self::ConsistentHash, Self::ModulusHash, Self::Random, Self::LocalRandom,
+        Self::Direct,
+        Self::Fanout,
+        Self::Topic,
+        Self::Headers,
+        Self::ConsistentHash,
+        Self::ModulusHash,
+        Self::Random,
+        Self::LocalRandom,
     ];
 
     /// The type's name in the protocol.
@@ -105,9 +112,8 @@ impl Plan {
         }
         let kind = match declaration.arguments.get(b"x-delayed-type").map(|argument| &argument.value) {
             Some(OwnedValue::Bytes(name)) if **name == *DELAYED.as_bytes() => return Err(DeclareError::DelayedTwice),
-            Some(OwnedValue::Bytes(name)) => {
-                Kind::parse(name).ok_or_else(|| DeclareError::UnknownKind(String::from_utf8_lossy(name).into_owned()))?
-            }
+            Some(OwnedValue::Bytes(name)) => Kind::parse(name)
+                .ok_or_else(|| DeclareError::UnknownKind(String::from_utf8_lossy(name).into_owned()))?,
             _ => return Err(DeclareError::DelayedKind),
         };
         Ok(Self { kind, delayed })
@@ -165,7 +171,19 @@ impl Slot {
         let Plan { kind, delayed } = *plan;
         let (outgoing, incoming, policy_alternate) = (Vec::new(), Vec::new(), None);
         Ok(Self {
-            name, kind, delayed, durable, auto_delete, internal, arguments, counted: 0, alternate, policy_alternate, matcher, outgoing, incoming,
+            name,
+            kind,
+            delayed,
+            durable,
+            auto_delete,
+            internal,
+            arguments,
+            counted: 0,
+            alternate,
+            policy_alternate,
+            matcher,
+            outgoing,
+            incoming,
         })
     }
 

@@ -29,7 +29,9 @@ struct Rule {
 
 impl Rule {
     fn of(arguments: &Arguments) -> Result<Self, InvalidBinding> {
-        let Some(Argument { tag, value, .. }) = arguments.get(MATCH) else { return Ok(Self { any: false, with_x: false }) };
+        let Some(Argument { tag, value, .. }) = arguments.get(MATCH) else {
+            return Ok(Self { any: false, with_x: false });
+        };
         let OwnedValue::Bytes(word) = value else {
             return Err(InvalidBinding::MatchType { tag: *tag, value: value.to_string() });
         };
@@ -47,7 +49,10 @@ impl Rule {
     }
 
     fn conditions(self, arguments: &Arguments) -> impl Iterator<Item = &Argument> {
-        arguments.fields().iter().filter(move |field| if self.with_x { &*field.name != MATCH } else { !field.name.starts_with(b"x-") })
+        arguments
+            .fields()
+            .iter()
+            .filter(move |field| if self.with_x { &*field.name != MATCH } else { !field.name.starts_with(b"x-") })
     }
 
     /// For a message that meets the condition that the binding was found by.
@@ -201,7 +206,13 @@ impl HeaderIndex {
     }
 
     /// Tells the bindings that match, some perhaps more than once.
-    pub fn select(&self, headers: &dyn Headers, bindings: &Bindings, steps: &mut Steps, mut found: impl FnMut(BindingId)) {
+    pub fn select(
+        &self,
+        headers: &dyn Headers,
+        bindings: &Bindings,
+        steps: &mut Steps,
+        mut found: impl FnMut(BindingId),
+    ) {
         self.unconditional.iter().copied().for_each(&mut found);
         if self.headers.is_empty() {
             return;

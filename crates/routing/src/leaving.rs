@@ -23,7 +23,8 @@ impl Table {
     pub(crate) fn removal_of(&self, bindings: &[BindingId], exchange: Option<ExchangeId>) -> Removal {
         let mut removal = Removal::default();
         let (mut gone, mut left) = (HashSet::new(), HashMap::new());
-        let (mut going, mut doomed): (HashSet<ExchangeId>, _) = (HashSet::from_iter(exchange), Vec::from_iter(exchange));
+        let (mut going, mut doomed): (HashSet<ExchangeId>, _) =
+            (HashSet::from_iter(exchange), Vec::from_iter(exchange));
         let mut leave = |id: BindingId, doomed: &mut Vec<ExchangeId>| {
             if !gone.insert(id) {
                 return;

@@ -29,7 +29,9 @@ pub(crate) enum Matcher {
 impl Matcher {
     pub fn check(&self, key: &[u8], arguments: &Arguments) -> Result<(), InvalidBinding> {
         match self {
-            Self::Random { local: true } if !key.is_empty() => Err(InvalidBinding::KeyGiven(String::from_utf8_lossy(key).into_owned())),
+            Self::Random { local: true } if !key.is_empty() => {
+                Err(InvalidBinding::KeyGiven(String::from_utf8_lossy(key).into_owned()))
+            }
             Self::Direct(_) | Self::Fanout | Self::Topic(_) | Self::Modulus(_) | Self::Random { .. } => Ok(()),
             Self::Headers(_) => header_index::check(arguments),
             Self::ConsistentHash(ring) => ring.check(key),
@@ -44,7 +46,9 @@ impl Matcher {
             Self::Direct(_) | Self::Modulus(_) => GROUP,
             Self::Topic(_) => trie::weight(key),
             Self::Headers(_) => header_index::weight(arguments),
-            Self::ConsistentHash(_) => GROUP + ring::weight(key).map_or(0, |points| points as usize * size_of::<BindingId>()),
+            Self::ConsistentHash(_) => {
+                GROUP + ring::weight(key).map_or(0, |points| points as usize * size_of::<BindingId>())
+            }
         }
     }
 

@@ -32,10 +32,8 @@ impl Table {
 
     fn lead_to(&self, target: Target) -> Option<HashSet<ExchangeId>> {
         // Whose messages go on to which exchange if nobody takes them.
-        let fallbacks: Vec<(ExchangeId, ExchangeId)> = self
-            .exchanges()
-            .filter_map(|exchange| Some((exchange.id, self.id(exchange.alternate()?)?)))
-            .collect();
+        let fallbacks: Vec<(ExchangeId, ExchangeId)> =
+            self.exchanges().filter_map(|exchange| Some((exchange.id, self.id(exchange.alternate()?)?))).collect();
         let (mut found, mut next, mut left) = (HashSet::new(), vec![target], LOOKED_AT_MAX);
         while let Some(target) = next.pop() {
             let incoming: &[BindingId] = self.leading_to(target);

@@ -115,7 +115,12 @@ pub(crate) fn weight(key: &[u8]) -> Result<u32, InvalidBinding> {
 }
 
 /// A number below `count`; when `count` grows by one, one in `count + 1` keys changes, to the new number.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "below 2^53, as published")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "below 2^53, as published"
+)]
 fn jump(mut key: u64, count: usize) -> usize {
     let (mut chosen, mut next) = (0, 0);
     while next < count as u64 {

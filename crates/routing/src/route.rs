@@ -147,7 +147,13 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// The same.
-    pub fn route_delayed(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>) -> Result<Keepers, TooFar> {
+    pub fn route_delayed(
+        &self,
+        keys: &[&[u8]],
+        headers: &dyn Headers,
+        scratch: &mut Scratch,
+        queues: &mut Vec<QueueId>,
+    ) -> Result<Keepers, TooFar> {
         let mut keepers = Keepers::new();
         self.route_until(keys, headers, scratch, queues, Some(&mut keepers))?;
         Ok(keepers)
@@ -158,7 +164,13 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// It takes too long; then `queues` is empty.
-    pub fn route(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>) -> Result<(), TooFar> {
+    pub fn route(
+        &self,
+        keys: &[&[u8]],
+        headers: &dyn Headers,
+        scratch: &mut Scratch,
+        queues: &mut Vec<QueueId>,
+    ) -> Result<(), TooFar> {
         self.route_until(keys, headers, scratch, queues, None)
     }
 

@@ -399,12 +399,24 @@ impl Table {
     }
 
     /// Bytes of memory that a binding would take, about; one that is there, none.
-    pub fn weight_of_new(&self, source: &[u8], destination: Destination<'_>, key: &[u8], arguments: &Arguments) -> usize {
+    pub fn weight_of_new(
+        &self,
+        source: &[u8],
+        destination: Destination<'_>,
+        key: &[u8],
+        arguments: &Arguments,
+    ) -> usize {
         let there = self.find(source, destination, key, arguments).is_some();
         self.id(source).filter(|_| !there).map_or(0, |source| self.weight(source, key, arguments))
     }
 
-    fn find(&self, source: &[u8], destination: Destination<'_>, key: &[u8], arguments: &Arguments) -> Option<BindingId> {
+    fn find(
+        &self,
+        source: &[u8],
+        destination: Destination<'_>,
+        key: &[u8],
+        arguments: &Arguments,
+    ) -> Option<BindingId> {
         self.bindings.find(self.id(source)?, self.target(destination).ok()?, key, arguments)
     }
 
@@ -477,7 +489,14 @@ impl Table {
     fn implicit(&self, id: QueueId) -> Binding<'_> {
         let queue = &self.queues[&id];
         let (destination, arguments) = (Destination::Queue(id), Arguments::default());
-        Binding { source: b"", destination, destination_name: &queue.name, key: &queue.name, arguments, durable: queue.durable }
+        Binding {
+            source: b"",
+            destination,
+            destination_name: &queue.name,
+            key: &queue.name,
+            arguments,
+            durable: queue.durable,
+        }
     }
 
     /// How many bindings were made; the default exchange's are not counted.
@@ -516,7 +535,11 @@ impl Table {
 
     /// The bindings that lead from an exchange to a queue or an exchange, without those of the default exchange. Looks at all of that one of the two
     /// that has fewer.
-    pub fn bindings_between<'t>(&'t self, source: &[u8], destination: Destination<'_>) -> impl Iterator<Item = Binding<'t>> {
+    pub fn bindings_between<'t>(
+        &'t self,
+        source: &[u8],
+        destination: Destination<'_>,
+    ) -> impl Iterator<Item = Binding<'t>> {
         let ends = self.id(source).zip(self.target(destination).ok());
         let of = ends.map_or(&[][..], |(source, target)| {
             let incoming = match target {
@@ -526,10 +549,12 @@ impl Table {
             let outgoing = &self.slot(source).outgoing;
             if incoming.len() < outgoing.len() { incoming } else { outgoing }
         });
-        let is = move |id: &&BindingId| ends.is_some_and(|(source, target)| {
-            let entry = self.bindings.get(**id);
-            entry.source == source && entry.target == target
-        });
+        let is = move |id: &&BindingId| {
+            ends.is_some_and(|(source, target)| {
+                let entry = self.bindings.get(**id);
+                entry.source == source && entry.target == target
+            })
+        };
         of.iter().filter(is).map(|id| self.view(*id))
     }
 
@@ -549,5 +574,9 @@ fn no_exchange(name: &[u8]) -> BindError {
 }
 
 fn check_not_default(source: &[u8], destination: Destination<'_>) -> Result<(), BindError> {
-    if source.is_empty() || destination == Destination::Exchange(b"") { Err(BindError::DefaultExchange) } else { Ok(()) }
+    if source.is_empty() || destination == Destination::Exchange(b"") {
+        Err(BindError::DefaultExchange)
+    } else {
+        Ok(())
+    }
 }

@@ -84,7 +84,10 @@ pub(crate) struct Trie {
 
 /// Hash of a word below a node: the word's part is computed once for all nodes that it is looked up at.
 fn child_hash(parent: NodeId, word_hash: u64) -> u64 {
-    (word_hash ^ u64::from(parent)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    (word_hash ^ u64::from(parent))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(29)
+        .wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 impl Trie {
@@ -191,7 +194,11 @@ impl Trie {
             return Ok(());
         }
         let words = key.iter().filter(|byte| **byte == b'.').count() + 1;
-        if words <= FEW_WORDS_MAX { self.walk(key, few, (steps, told), found) } else { self.walk(key, many, (steps, told), found) }
+        if words <= FEW_WORDS_MAX {
+            self.walk(key, few, (steps, told), found)
+        } else {
+            self.walk(key, many, (steps, told), found)
+        }
     }
 
     fn walk<const N: usize>(

@@ -58,7 +58,11 @@ impl<'a> Value<'a> {
     pub(crate) fn stable_hash(self) -> u64 {
         let (class, number, bytes) = self.content();
         // A string hashes as the same string as a routing key does.
-        if class == 6 { stable_hash(bytes) } else { mix(stable_hash(bytes) ^ mix(number.wrapping_add(u64::from(class) << 56))) }
+        if class == 6 {
+            stable_hash(bytes)
+        } else {
+            mix(stable_hash(bytes) ^ mix(number.wrapping_add(u64::from(class) << 56)))
+        }
     }
 }
 

@@ -39,7 +39,8 @@ impl SimArchive {
     /// An empty one.
     pub fn new(seed: u64, disk: &SimDisk) -> Self {
         let counters = ArchiveCounters::default();
-        let objects = Objects { by_name: BTreeMap::new(), deleted: BTreeMap::new(), random: Random::new(seed), counters };
+        let objects =
+            Objects { by_name: BTreeMap::new(), deleted: BTreeMap::new(), random: Random::new(seed), counters };
         Self { disk: disk.clone(), inner: Arc::new(Mutex::new(objects)) }
     }
 

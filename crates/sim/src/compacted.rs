@@ -51,7 +51,8 @@ impl Records {
                 let value = record.value.ok_or("a record without a value")?;
                 let number = value.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
                 let place = record.offset.since(header.base());
-                let said = record.key.as_deref().map(|key| key.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)));
+                let said =
+                    record.key.as_deref().map(|key| key.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)));
                 if said != Some(key(number, place)) {
                     return Err(format!("offset {} has key {said:?}", record.offset));
                 }
@@ -77,7 +78,9 @@ impl Records {
         for offset in self.acknowledged.range(start..end).filter(|offset| !self.met.contains(offset)) {
             let (batch, key) = self.known[offset];
             if newest.get(&key).is_none_or(|newest| newest < offset) {
-                return Err(format!("record of batch {batch} at {offset} is gone, and nothing newer of key {key} is there"));
+                return Err(format!(
+                    "record of batch {batch} at {offset} is gone, and nothing newer of key {key} is there"
+                ));
             }
             gone += 1;
         }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::random::Random;
 
 pub use files::{CHECKPOINT, Taken};
-pub use stuck::{Kind, KINDS};
+pub use stuck::{KINDS, Kind};
 
 /// Power is lost in units of this.
 const SECTOR: usize = 512;
@@ -160,7 +160,11 @@ struct Disk {
 enum Operation {
     Write(WriteOp),
     /// Covers the writes of a file that had completed when it was asked for.
-    Sync { token: u64, state: Shared, covers: u64 },
+    Sync {
+        token: u64,
+        state: Shared,
+        covers: u64,
+    },
 }
 
 /// A disk that outlives the processes that use it.
@@ -437,7 +441,10 @@ impl SimDisk {
             op.data[at..at + bytes].iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
         };
         let key = (number(48, 4) as u32, number(32, 8));
-        let sum = op.data.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+        let sum = op
+            .data
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
         let mut disk = self.inner.lock();
         if disk.chunks.insert(key, sum).is_some_and(|before| before != sum) {
             disk.twice = Some(key);
@@ -537,7 +544,9 @@ impl Storage for SimDisk {
         self.touch()?;
         self.try_change(one, Some(other))?;
         let mut disk = self.inner.lock();
-        let (Some(first), Some(second)) = (disk.names.get(one).cloned(), disk.names.get(other).cloned()) else { return Err(io::ErrorKind::NotFound.into()) };
+        let (Some(first), Some(second)) = (disk.names.get(one).cloned(), disk.names.get(other).cloned()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
         disk.names.insert(one.to_owned(), second);
         disk.names.insert(other.to_owned(), first);
         Ok(())
@@ -656,7 +665,11 @@ impl SimSubmitter {
                     self.ready.push(Completion { token: op.token, result: Err(io::Error::from_raw_os_error(5)) });
                     return;
                 }
-                if op.dsync { disk.counters.dsync_writes += 1 } else { disk.counters.plain_writes += 1 }
+                if op.dsync {
+                    disk.counters.dsync_writes += 1
+                } else {
+                    disk.counters.plain_writes += 1
+                }
                 disk.submits = true;
                 drop(disk);
                 let outcome = op.file.write_at(op.position, &op.data);
@@ -690,7 +703,10 @@ impl SimSubmitter {
             state.pending.retain(|write| !(write.position == op.position && write.after.len() == op.data.len()));
             // What lies below it comes back no more.
             for write in &mut state.pending {
-                let (start, end) = (op.position.max(write.position), (op.position + op.data.len() as u64).min(write.position + write.before.len() as u64));
+                let (start, end) = (
+                    op.position.max(write.position),
+                    (op.position + op.data.len() as u64).min(write.position + write.before.len() as u64),
+                );
                 if start < end {
                     let (own, new) = ((start - write.position) as usize, (start - op.position) as usize);
                     let count = (end - start) as usize;

@@ -74,7 +74,8 @@ fn main() -> ExitCode {
         None => run_seeds(&cli),
         Some(which) => {
             let wanted = PLANTED.iter().filter(|(name, _)| which == "all" || which == name);
-            let missed: Vec<&str> = wanted.filter(|(name, defect)| !find(&cli, name, *defect)).map(|(name, _)| *name).collect();
+            let missed: Vec<&str> =
+                wanted.filter(|(name, defect)| !find(&cli, name, *defect)).map(|(name, _)| *name).collect();
             if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }
@@ -100,7 +101,10 @@ fn run_seeds(cli: &Cli) -> ExitCode {
     let options = Options { operations: cli.operations, planted: None };
     for (done, seed) in (cli.start..cli.start + cli.seeds).enumerate() {
         if let Err(failure) = run(seed, options, &mut coverage) {
-            println!("seed {seed}: {failure}\nrepeat: cargo run --release -p sim -- --seeds 1 --start {seed} --operations {}", cli.operations);
+            println!(
+                "seed {seed}: {failure}\nrepeat: cargo run --release -p sim -- --seeds 1 --start {seed} --operations {}",
+                cli.operations
+            );
             return ExitCode::FAILURE;
         }
         if (done + 1) % 50 == 0 {

@@ -68,8 +68,9 @@ impl Batches {
         let kept = log.aborted_between(start, Offset(u64::MAX)).into_iter().filter(|one| one.first >= start);
         let kept: Vec<(i64, u64, u64)> = kept.map(|one| (one.producer_id, one.first.0, one.last.0)).collect();
         // One that began before the start may look as if it began at its first record that is left.
-        let known_to_begin_before =
-            |one: &(i64, u64, u64)| log.aborted_between(start, Offset(u64::MAX)).iter().any(|kept| kept.last.0 == one.2 && kept.first < start);
+        let known_to_begin_before = |one: &(i64, u64, u64)| {
+            log.aborted_between(start, Offset(u64::MAX)).iter().any(|kept| kept.last.0 == one.2 && kept.first < start)
+        };
         aborted.retain(|one| !known_to_begin_before(one));
         if kept != aborted {
             return Err(format!("{}: aborted transactions are {kept:?}, by its batches {aborted:?}", log.id()));
@@ -77,7 +78,11 @@ impl Batches {
         let begins_before = log.producers().iter().any(|(_, _, open)| open.is_some_and(|open| open.first < start));
         let stable = if begins_before { start } else { Offset(open.values().copied().min().unwrap_or(end.0)) };
         if log.last_stable() != stable {
-            return Err(format!("{}: what is stable ends at {}, by its batches at {stable}", log.id(), log.last_stable()));
+            return Err(format!(
+                "{}: what is stable ends at {}, by its batches at {stable}",
+                log.id(),
+                log.last_stable()
+            ));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! one is there; of two others what is done behind the start (`world/done.rs`). Checked before every restart: what
 //! `mainstem journal verify` reports (`world/start.rs`).
 
+mod clock;
 mod damage;
 mod done;
 mod drops;
@@ -26,12 +27,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use journal::{
-    Append, AppendError, AppendItem, AppendResults, Archiver, Compaction, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo, Retention,
-    SegmentLook, Writer,
+    Append, AppendError, AppendItem, AppendResults, Archiver, Compaction, EventSink, Journal, JournalConfig,
+    JournalEvent, Keeper, Log, Planted, ReplyTo, Retention, SegmentLook, Writer,
 };
 use parking_lot::Mutex;
 use record::{BatchBuilder, Marker};
 use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId, Timestamp};
+
+use clock::SimClock;
 
 use crate::archive::SimArchive;
 use crate::compacted;
@@ -98,22 +101,6 @@ impl Coverage {
     pub fn print(&self) -> bool {
         self.counts.iter().for_each(|(what, count)| println!("{count:>12}  {what}"));
         self.counts.values().any(|count| *count == 0)
-    }
-}
-
-struct SimClock(AtomicI64);
-
-impl Clock for SimClock {
-    fn now_ms(&self) -> Timestamp {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn steady_ms(&self) -> u64 {
-        self.now_ms().unsigned_abs()
-    }
-
-    fn boot(&self) -> u128 {
-        0
     }
 }
 
@@ -240,8 +227,14 @@ fn is_compacted(log: LogId) -> bool {
 
 /// At once, whatever is there; a unit of time is an operation.
 fn compaction(log: LogId) -> Option<Compaction> {
-    let eager =
-        Compaction { min_lag_ms: 0, max_lag_ms: u64::MAX, dirty_ratio: 0.2, delete_retention_ms: 100, segment_ms: 20, segment_bytes: 20_000 };
+    let eager = Compaction {
+        min_lag_ms: 0,
+        max_lag_ms: u64::MAX,
+        dirty_ratio: 0.2,
+        delete_retention_ms: 100,
+        segment_ms: 20,
+        segment_bytes: 20_000,
+    };
     is_compacted(log).then_some(eager)
 }
 
@@ -261,7 +254,10 @@ pub fn run(seed: u64, options: Options, coverage: &mut Coverage) -> Result<u64, 
         outcome.map_err(|failure| format!("journal {} operation {operation}: {failure}", world.name))?;
     }
     for world in &mut worlds {
-        world.settle(coverage).and_then(|()| world.crash(true, coverage)).map_err(|failure| format!("journal {} at the end: {failure}", world.name))?;
+        world
+            .settle(coverage)
+            .and_then(|()| world.crash(true, coverage))
+            .map_err(|failure| format!("journal {} at the end: {failure}", world.name))?;
         world.report(coverage);
     }
     Ok(worlds[0].trace ^ worlds[1].trace.rotate_left(1))
@@ -322,11 +318,18 @@ impl World {
             ..JournalConfig::default()
         };
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let mut start = start::Start { disk: &self.disk, archive: &self.archive, config, clock, random: &mut self.starts };
+        let mut start =
+            start::Start { disk: &self.disk, archive: &self.archive, config, clock, random: &mut self.starts };
         let opened = damage::open(&mut start, coverage)?;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(ShardId(0), Arc::clone(&sink) as Arc<dyn EventSink>);
-        let mut running = Running { journal: opened.journal, writer: opened.writer, keeper: opened.keeper, archiver: opened.archiver, sink };
+        let mut running = Running {
+            journal: opened.journal,
+            writer: opened.writer,
+            keeper: opened.keeper,
+            archiver: opened.archiver,
+            sink,
+        };
         let term = running.journal.term().0;
         if term <= self.last_term {
             return Err(format!("term {term} after term {}", self.last_term));
@@ -349,7 +352,8 @@ impl World {
         coverage.add("restarts", 1);
         self.check_after_restart(power_lost, coverage)?;
         self.check_ties(&state, power_lost, coverage)?;
-        let in_memory = |key| state::log_of(key, LOGS_AT_FIRST).is_some_and(|log| durability(log) == Durability::Memory);
+        let in_memory =
+            |key| state::log_of(key, LOGS_AT_FIRST).is_some_and(|log| durability(log) == Durability::Memory);
         let gone = self.state.check(state, |key| power_lost && in_memory(key))?;
         coverage.add("memory state lost with the power", gone);
         Ok(())
@@ -496,13 +500,14 @@ impl World {
                 sent
             }
             _ => {
-                let mut open: Vec<i64> = log.producers().iter().filter_map(|(producer, _, open)| open.map(|_| *producer)).collect();
+                let mut open: Vec<i64> =
+                    log.producers().iter().filter_map(|(producer, _, open)| open.map(|_| *producer)).collect();
                 open.sort_unstable();
                 let ends = !open.is_empty() && self.random.one_in(6);
                 let records = if ends { 1 } else { 1 + self.random.below(5) };
                 // Even logs have one idempotent producer per run of the journal.
-                let producer =
-                    (id.0.is_multiple_of(2) && !ends).then(|| (i64::from(self.last_term) * 100 + id.0 as i64, model.next_sequence));
+                let producer = (id.0.is_multiple_of(2) && !ends)
+                    .then(|| (i64::from(self.last_term) * 100 + id.0 as i64, model.next_sequence));
                 model.next_sequence += if ends { 0 } else { records as i32 };
                 let kind = if ends {
                     coverage.add("transactions ended", 1);
@@ -518,7 +523,10 @@ impl World {
             }
         };
         let filler = if self.random.one_in(10) { self.random.below(30_000) } else { self.random.below(1_500) };
-        let is_large = self.segment_bytes == LARGE_SEGMENT_BYTES && drops::may_be_large(id) && sent.bytes == 0 && self.random.one_in(LARGE_BATCHES);
+        let is_large = self.segment_bytes == LARGE_SEGMENT_BYTES
+            && drops::may_be_large(id)
+            && sent.bytes == 0
+            && self.random.one_in(LARGE_BATCHES);
         coverage.add("batches beyond 4 MiB", u64::from(is_large));
         let filler = if is_large { LARGE_BYTES + filler } else { filler };
         let batch = make_batch(&sent, filler as usize);
@@ -608,7 +616,9 @@ impl World {
         let Some(running) = &self.running else { return Ok(()) };
         let answers = std::mem::take(&mut *running.sink.0.lock());
         for (to, results) in answers {
-            let Some(waiting) = self.waiting.remove(&to.token) else { return Err(format!("token {} answered twice", to.token)) };
+            let Some(waiting) = self.waiting.remove(&to.token) else {
+                return Err(format!("token {} answered twice", to.token));
+            };
             let result = results.into_iter().next().ok_or("an answer without a result")?;
             self.note(to.token);
             match (waiting, result) {
@@ -640,7 +650,10 @@ impl World {
             return Err(format!("{}: offset {base} acknowledged for batches {before:?} and {}", sent.log, sent.id));
         }
         if is_compacted(sent.log) {
-            model.records.acknowledge(base, sent.id, sent.records).map_err(|failure| format!("{}: {failure}", sent.log))?;
+            model
+                .records
+                .acknowledge(base, sent.id, sent.records)
+                .map_err(|failure| format!("{}: {failure}", sent.log))?;
         }
         if !appended.duplicate {
             model.times.insert(base, sent.at);
@@ -661,7 +674,9 @@ impl World {
         if start > model.start && start > model.start_possible {
             coverage.add("starts moved by retention", 1);
             let newest_gone = model.times.range(..start).next_back().map(|(_, at)| now - at);
-            let is_short = |model: &ModelLog, bytes: u64| model.sizes.range(start..).map(|(_, size)| size).sum::<u64>() + UNKNOWN_BYTES < bytes;
+            let is_short = |model: &ModelLog, bytes: u64| {
+                model.sizes.range(start..).map(|(_, size)| size).sum::<u64>() + UNKNOWN_BYTES < bytes
+            };
             let too_early = match retention(id) {
                 Retention { ms: Some(ms), .. } => newest_gone.is_some_and(|age| age <= ms as i64),
                 // What was never acknowledged may be there: it is looked at, if that can be read now.
@@ -674,7 +689,9 @@ impl World {
                 _ => true,
             };
             if too_early {
-                return Err(format!("{id}: starts at {start}, which is more than was to go; the newest that is gone was {newest_gone:?} old"));
+                return Err(format!(
+                    "{id}: starts at {start}, which is more than was to go; the newest that is gone was {newest_gone:?} old"
+                ));
             }
         }
         self.logs.entry(id).or_default().start = start;

@@ -36,7 +36,8 @@ pub fn set(address: &str, filters: &[(String, String)]) -> Result<()> {
         }],
         ..AlterConfigsResource::default()
     };
-    let request = IncrementalAlterConfigsRequest { resources: filters.iter().map(resource).collect(), ..Default::default() };
+    let request =
+        IncrementalAlterConfigsRequest { resources: filters.iter().map(resource).collect(), ..Default::default() };
     let answer = ask(address, &request).with_context(|| format!("{FILTER} at {address}"))?;
     if let Some(refused) = answer.responses.iter().find(|one| one.error_code != 0) {
         let reason = refused.error_message.as_deref().unwrap_or("no reason");
@@ -49,7 +50,12 @@ fn ask(address: &str, request: &IncrementalAlterConfigsRequest) -> Result<Increm
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(TIME))?;
     let mut writer = Writer::new();
-    let header = RequestHeader { api_key: API.0, api_version: API.1, correlation_id: 1, client_id: Some("mainstem-bench".into()) };
+    let header = RequestHeader {
+        api_key: API.0,
+        api_version: API.1,
+        correlation_id: 1,
+        client_id: Some("mainstem-bench".into()),
+    };
     header.encode(&mut writer);
     request.encode(&mut writer, API.1);
     for piece in writer.finish_frame() {

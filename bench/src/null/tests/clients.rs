@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use futures_util::{FutureExt, StreamExt};
 use futures_util::future::join_all;
+use futures_util::{FutureExt, StreamExt};
 use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions, QueueDeclareOptions,
-    QueueDeleteOptions,
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
+    QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Confirmation, Connection, ConnectionProperties};
@@ -135,7 +135,8 @@ pub async fn echo_amqp(address: SocketAddr, messages: u64) -> Vec<Vec<u8>> {
     };
     let (consuming, deliveries) = connect().await;
     deliveries.basic_qos(100, BasicQosOptions::default()).await.unwrap();
-    let consume = deliveries.basic_consume("queue".into(), "".into(), BasicConsumeOptions::default(), FieldTable::default());
+    let consume =
+        deliveries.basic_consume("queue".into(), "".into(), BasicConsumeOptions::default(), FieldTable::default());
     let mut consumer = consume.await.unwrap();
     let (publishing, channel) = connect().await;
     channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();

@@ -118,7 +118,11 @@ async fn an_answer_longer_than_all_is_made_alone() {
     let alone = made(account, Doing::Looks, items_of(TOTAL * 3), SHORT).await.expect("it is alone").into_body();
     assert!(account.used() > TOTAL * 5 / 2);
     assert_eq!(made(account, Doing::Looks, items_of(TOTAL / 2), SHORT).await.err(), Some(Unmade::Busy));
-    assert_eq!(made(account, Doing::Takes, 3, SHORT).await.err(), Some(Unmade::Busy), "nothing is taken away before there is room");
+    assert_eq!(
+        made(account, Doing::Takes, 3, SHORT).await.err(),
+        Some(Unmade::Busy),
+        "nothing is taken away before there is room"
+    );
     let changed = made(account, Doing::Changes, items_of(TOTAL / 2), SHORT).await.expect("it is done");
     drop((alone, changed));
     assert_eq!(account.used(), 0);
@@ -161,7 +165,10 @@ async fn ask(address: std::net::SocketAddr, path: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a small buffer");
     let mut stream = socket.connect(address).await.expect("somebody listens");
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes()).await.expect("sent");
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes())
+        .await
+        .expect("sent");
     stream
 }
 

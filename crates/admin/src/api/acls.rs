@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use broker::{Acl, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource, WILDCARD};
+use broker::{
+    Acl, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource, WILDCARD,
+};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -11,47 +13,76 @@ use super::listing::list;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 
-const ACL: Schema = Schema::new("Acl", &[
-    ("principal", Kind::Text, "User:NAME, or User:* for everybody."),
-    ("host", Kind::Text, "An address, or * for all."),
-    ("operation", Kind::Text, "All, Read, Write, Create, Delete, Alter, Describe and others, as kafka-acls has them."),
-    ("permission", Kind::Text, "Allow, or Deny, which goes before."),
-    ("resource", Kind::Text, "Topic, Group, Cluster, TransactionalId, DelegationToken or User."),
-    ("pattern", Kind::Text, "Literal, or Prefixed: names that begin so."),
-    ("name", Kind::Text, "Of the resource; a literal * stands for all."),
-]);
+const ACL: Schema = Schema::new(
+    "Acl",
+    &[
+        ("principal", Kind::Text, "User:NAME, or User:* for everybody."),
+        ("host", Kind::Text, "An address, or * for all."),
+        (
+            "operation",
+            Kind::Text,
+            "All, Read, Write, Create, Delete, Alter, Describe and others, as kafka-acls has them.",
+        ),
+        ("permission", Kind::Text, "Allow, or Deny, which goes before."),
+        ("resource", Kind::Text, "Topic, Group, Cluster, TransactionalId, DelegationToken or User."),
+        ("pattern", Kind::Text, "Literal, or Prefixed: names that begin so."),
+        ("name", Kind::Text, "Of the resource; a literal * stands for all."),
+    ],
+);
 
-const WISH: Schema = Schema::body("AclWish", &["principal", "operation", "resource", "name"], &[
-    ("principal", Kind::Text, "User:NAME."),
-    ("host", Kind::Text, "* if absent."),
-    ("operation", Kind::Text, "As in an entry."),
-    ("permission", Kind::Text, "Allow if absent."),
-    ("resource", Kind::Text, "As in an entry."),
-    ("pattern", Kind::Text, "Literal if absent."),
-    ("name", Kind::Text, "Of the resource; kafka-cluster for the cluster."),
-]);
+const WISH: Schema = Schema::body(
+    "AclWish",
+    &["principal", "operation", "resource", "name"],
+    &[
+        ("principal", Kind::Text, "User:NAME."),
+        ("host", Kind::Text, "* if absent."),
+        ("operation", Kind::Text, "As in an entry."),
+        ("permission", Kind::Text, "Allow if absent."),
+        ("resource", Kind::Text, "As in an entry."),
+        ("pattern", Kind::Text, "Literal if absent."),
+        ("name", Kind::Text, "Of the resource; kafka-cluster for the cluster."),
+    ],
+);
 
-const CHOICE: Schema = Schema::body("AclChoice", &[], &[
-    ("principal", Kind::Text, "Entries of this principal."),
-    ("host", Kind::Text, "For this host."),
-    ("operation", Kind::Text, "For this operation."),
-    ("permission", Kind::Text, "That say this."),
-    ("resource", Kind::Text, "For resources of this type."),
-    ("pattern", Kind::Text, "Of this pattern."),
-    ("name", Kind::Text, "With this name."),
-]);
+const CHOICE: Schema = Schema::body(
+    "AclChoice",
+    &[],
+    &[
+        ("principal", Kind::Text, "Entries of this principal."),
+        ("host", Kind::Text, "For this host."),
+        ("operation", Kind::Text, "For this operation."),
+        ("permission", Kind::Text, "That say this."),
+        ("resource", Kind::Text, "For resources of this type."),
+        ("pattern", Kind::Text, "Of this pattern."),
+        ("name", Kind::Text, "With this name."),
+    ],
+);
 
-const DELETED: Schema = Schema::new("DeletedAcls", &[("deleted", Kind::List(&Kind::One(&ACL)), "What was there, or would go.")]);
+const DELETED: Schema =
+    Schema::new("DeletedAcls", &[("deleted", Kind::List(&Kind::One(&ACL)), "What was there, or would go.")]);
 
-const ENFORCED: Schema = Schema::new("AclsInForce", &[("enforced", Kind::Bool, "They count."), ("count", Kind::Int, "Entries there are.")]);
+const ENFORCED: Schema =
+    Schema::new("AclsInForce", &[("enforced", Kind::Bool, "They count."), ("count", Kind::Int, "Entries there are.")]);
 
 const FIELDS: &[&str] = &["principal", "host", "operation", "permission", "resource", "pattern", "name"];
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/acls", Access::Administrator, "Access control entries", &ACL, all),
     get("/acls/state", Access::Administrator, "Do access control entries count?", &ENFORCED, state),
-    change(Verb::Post, "/acls", Access::Administrator, "Add an access control entry", Shape::One(&ACL), create).takes(&WISH).makes().tries(),
-    change(Verb::Post, "/acls/delete", Access::Administrator, "Remove access control entries", Shape::One(&DELETED), delete).takes(&CHOICE).tries(),
+    change(Verb::Post, "/acls", Access::Administrator, "Add an access control entry", Shape::One(&ACL), create)
+        .takes(&WISH)
+        .makes()
+        .tries(),
+    change(
+        Verb::Post,
+        "/acls/delete",
+        Access::Administrator,
+        "Remove access control entries",
+        Shape::One(&DELETED),
+        delete,
+    )
+    .takes(&CHOICE)
+    .tries(),
 ];
 
 fn described(acl: &Acl) -> Value {
@@ -77,8 +108,19 @@ fn state(call: &Call<'_>) -> Outcome {
 }
 
 /// A word of a field, as one of `all`.
-fn word<T: Copy>(body: &Fields, field: &str, all: &[T], name: fn(T) -> &'static str, of_name: fn(&str) -> Option<T>) -> Result<Option<T>, Refusal> {
-    let refuse = || Answer::invalid(field, format!("it is one of {}", all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", ")));
+fn word<T: Copy>(
+    body: &Fields,
+    field: &str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+    of_name: fn(&str) -> Option<T>,
+) -> Result<Option<T>, Refusal> {
+    let refuse = || {
+        Answer::invalid(
+            field,
+            format!("it is one of {}", all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", ")),
+        )
+    };
     body.text(field)?.map(|text| of_name(text).ok_or_else(refuse)).transpose()
 }
 
@@ -132,7 +174,10 @@ fn refused(acl: &Acl, error: AclError) -> Refusal {
         AclError::Principal(_) => Answer::invalid("principal", reason),
         AclError::TooLong(most) => {
             let texts = [("principal", &acl.principal), ("host", &acl.host)];
-            Answer::invalid(texts.into_iter().find(|(_, text)| text.len() > most).map_or("name", |(field, _)| field), reason)
+            Answer::invalid(
+                texts.into_iter().find(|(_, text)| text.len() > most).map_or("name", |(field, _)| field),
+                reason,
+            )
         }
         AclError::TooMany(_) | AclError::TooManyPicked(_) => Answer::bad_request(reason),
         AclError::Append(error) => Answer::failed(error),
@@ -157,7 +202,12 @@ fn delete(call: &Call<'_>) -> Outcome {
     }
     let gone = match call.dry_run() {
         true => call.broker().security().acls(&filter),
-        false => call.control(move |broker| broker.delete_acls(&[filter]))?.map_err(Answer::failed)?.into_iter().flatten().collect(),
+        false => call
+            .control(move |broker| broker.delete_acls(&[filter]))?
+            .map_err(Answer::failed)?
+            .into_iter()
+            .flatten()
+            .collect(),
     };
     Ok(Answer::of(json!({"deleted": gone.iter().map(|acl| described(acl)).collect::<Vec<_>>()})))
 }

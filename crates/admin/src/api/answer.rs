@@ -114,7 +114,10 @@ impl Answer {
     /// 405; `allowed`: as `Allow` names them.
     pub fn method_not_allowed(allowed: String) -> Refusal {
         let reason = format!("this path takes {allowed}");
-        Box::new(Self::refusal(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &reason, None).header(header::ALLOW, allowed))
+        Box::new(
+            Self::refusal(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &reason, None)
+                .header(header::ALLOW, allowed),
+        )
     }
 
     /// 409: as things are it is not done.

@@ -16,30 +16,54 @@ use super::schema::{Field, Kind, Schema};
 use crate::bindings::{Known, Walk};
 use crate::management::values;
 
-pub(crate) const BINDING: Schema = Schema::new("Binding", &[
-    ("vhost", Kind::Text, "Its virtual host."),
-    ("source", Kind::Text, "The exchange that it leads from; empty: the default exchange."),
-    ("destination", Kind::Text, "The queue or exchange that it leads to."),
-    ("destination_kind", Kind::Text, "queue or exchange."),
-    ("routing_key", Kind::Text, "What messages have to have, by the type of the exchange."),
-    ("arguments", Kind::Object, "As they were given."),
-]);
+pub(crate) const BINDING: Schema = Schema::new(
+    "Binding",
+    &[
+        ("vhost", Kind::Text, "Its virtual host."),
+        ("source", Kind::Text, "The exchange that it leads from; empty: the default exchange."),
+        ("destination", Kind::Text, "The queue or exchange that it leads to."),
+        ("destination_kind", Kind::Text, "queue or exchange."),
+        ("routing_key", Kind::Text, "What messages have to have, by the type of the exchange."),
+        ("arguments", Kind::Object, "As they were given."),
+    ],
+);
 
-const WISH: Schema = Schema::body("BindingWish", &["source", "destination"], &[
-    ("source", Kind::Text, "An exchange."),
-    ("destination", Kind::Text, "A queue or an exchange."),
-    ("destination_kind", Kind::Text, "queue or exchange; queue if absent."),
-    ("routing_key", Kind::Text, "Empty if absent."),
-    ("arguments", Kind::Object, "As a client would give them."),
-]);
+const WISH: Schema = Schema::body(
+    "BindingWish",
+    &["source", "destination"],
+    &[
+        ("source", Kind::Text, "An exchange."),
+        ("destination", Kind::Text, "A queue or an exchange."),
+        ("destination_kind", Kind::Text, "queue or exchange; queue if absent."),
+        ("routing_key", Kind::Text, "Empty if absent."),
+        ("arguments", Kind::Object, "As a client would give them."),
+    ],
+);
 
 const OF_DEFAULT: &[Field] = &[("default", Kind::Bool, "true: those of the default exchange, too.")];
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/bindings", Access::LoggedIn, "Bindings of all virtual hosts", &BINDING, all).asks(OF_DEFAULT),
     route::list("/bindings/{vhost}", Access::LoggedIn, "Bindings of a virtual host", &BINDING, all).asks(OF_DEFAULT),
-    change(Verb::Post, "/bindings/{vhost}", Access::LoggedIn, "Bind a queue or an exchange to an exchange", Shape::One(&BINDING), make).takes(&WISH).makes(),
-    change(Verb::Post, "/bindings/{vhost}/delete", Access::LoggedIn, "Delete a binding: the body says which", Shape::Nothing, delete).takes(&WISH),
+    change(
+        Verb::Post,
+        "/bindings/{vhost}",
+        Access::LoggedIn,
+        "Bind a queue or an exchange to an exchange",
+        Shape::One(&BINDING),
+        make,
+    )
+    .takes(&WISH)
+    .makes(),
+    change(
+        Verb::Post,
+        "/bindings/{vhost}/delete",
+        Access::LoggedIn,
+        "Delete a binding: the body says which",
+        Shape::Nothing,
+        delete,
+    )
+    .takes(&WISH),
 ];
 
 fn lossy(bytes: &[u8]) -> String {
@@ -61,7 +85,11 @@ fn described(vhost: &Vhost, binding: &Binding<'_>) -> Value {
 pub(crate) fn to_queue(vhost: &Vhost, name: &[u8]) -> Vec<Value> {
     let table = vhost.exchanges().read();
     let Some(id) = table.queue(name) else { return Vec::new() };
-    table.bindings_to(Destination::Queue(id)).filter(|one| !one.source.is_empty()).map(|one| described(vhost, &one)).collect()
+    table
+        .bindings_to(Destination::Queue(id))
+        .filter(|one| !one.source.is_empty())
+        .map(|one| described(vhost, &one))
+        .collect()
 }
 
 /// What leads to an exchange.
@@ -103,7 +131,16 @@ fn wish_of(call: &Call<'_>) -> Result<(Arc<Vhost>, BindingWish), Refusal> {
     let key = body.text("routing_key")?.unwrap_or_default();
     let key = name_of("routing_key", key)?;
     let arguments = arguments_of(&body, &[])?;
-    Ok((vhost, BindingWish { source: name_of("source", source)?, to_queue, destination: name_of("destination", destination)?, key, arguments }))
+    Ok((
+        vhost,
+        BindingWish {
+            source: name_of("source", source)?,
+            to_queue,
+            destination: name_of("destination", destination)?,
+            key,
+            arguments,
+        },
+    ))
 }
 
 /// The binding, if it is there.

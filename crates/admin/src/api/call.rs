@@ -64,7 +64,8 @@ impl Call<'_> {
     /// # Errors
     /// 400.
     pub fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
-        let parse = |text: &str| text.parse().map_err(|_| Answer::invalid(name, "it is a whole number that is not negative"));
+        let parse =
+            |text: &str| text.parse().map_err(|_| Answer::invalid(name, "it is a whole number that is not negative"));
         self.query(name).map(parse).transpose()
     }
 
@@ -110,7 +111,10 @@ impl Call<'_> {
     ///
     /// # Errors
     /// 403: he has not; 503: it has too much to do.
-    pub fn control<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
+    pub fn control<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
         let (who, access) = (self.caller.who.clone(), self.access);
         let judged = move |broker: &Arc<Broker>| check_access(&who.now(), access).map(|()| work(broker));
         crate::control::control(self.broker(), self.caller.who.job_owner(), judged).ok_or_else(Answer::busy)?
@@ -126,7 +130,8 @@ impl Call<'_> {
         work: impl FnOnce(&Arc<Broker>, bool) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
         let who = self.principal();
-        self.control_or_try(move |broker, really| judge(broker, &who).map(|()| work(broker, really)))?.map_err(|denial| denied(&denial))
+        self.control_or_try(move |broker, really| judge(broker, &who).map(|()| work(broker, really)))?
+            .map_err(|denial| denied(&denial))
     }
 
     /// The caller, for what is decided elsewhere.
@@ -139,7 +144,10 @@ impl Call<'_> {
     ///
     /// # Errors
     /// 503.
-    pub fn control_or_try<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>, bool) -> T + Send + 'static) -> Result<T, Refusal> {
+    pub fn control_or_try<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Arc<Broker>, bool) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
         if self.dry_run() { Ok(work(self.broker(), false)) } else { self.control(move |broker| work(broker, true)) }
     }
 }
@@ -162,7 +170,9 @@ impl Fields {
     /// 400: another field than these is there, which would be passed over.
     pub fn only(&self, names: &[&str]) -> Result<(), Refusal> {
         match self.0.keys().find(|name| !names.contains(&name.as_str())) {
-            Some(other) => Err(Answer::invalid(other, format!("there is no such field; there are {}", names.join(", ")))),
+            Some(other) => {
+                Err(Answer::invalid(other, format!("there is no such field; there are {}", names.join(", "))))
+            }
             None => Ok(()),
         }
     }
@@ -199,7 +209,9 @@ impl Fields {
     pub fn int(&self, name: &str, range: std::ops::RangeInclusive<i64>) -> Result<Option<i64>, Refusal> {
         let check = |value: &Value| {
             let number = value.as_i64().filter(|number| range.contains(number));
-            number.ok_or_else(|| Answer::invalid(name, format!("it is a whole number from {} to {}", range.start(), range.end())))
+            number.ok_or_else(|| {
+                Answer::invalid(name, format!("it is a whole number from {} to {}", range.start(), range.end()))
+            })
         };
         self.get(name).map(check).transpose()
     }

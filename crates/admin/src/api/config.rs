@@ -12,20 +12,36 @@ use super::route::{self, Access, Route, Shape, Verb, change};
 use super::schema::{Kind, Schema};
 use super::settings::{SETTING, described};
 
-const BROKER_SETTING: Schema = Schema::more("BrokerSetting", &SETTING, &[
-    ("apply", Kind::Text, "dynamic: a change counts at once; restart: from the next start."),
-]);
+const BROKER_SETTING: Schema = Schema::more(
+    "BrokerSetting",
+    &SETTING,
+    &[("apply", Kind::Text, "dynamic: a change counts at once; restart: from the next start.")],
+);
 
-const CHANGED: Schema = Schema::new("ChangedSettings", &[("changed", Kind::List(&Kind::One(&BROKER_SETTING)), "As they are now.")]);
+const CHANGED: Schema =
+    Schema::new("ChangedSettings", &[("changed", Kind::List(&Kind::One(&BROKER_SETTING)), "As they are now.")]);
 
-pub(crate) const CHANGES: Schema = Schema::body("SettingChanges", &[], &[
-    ("set", Kind::Object, "New values by name."),
-    ("unset", Kind::List(&Kind::Text), "Names of settings that fall back to their defaults."),
-]);
+pub(crate) const CHANGES: Schema = Schema::body(
+    "SettingChanges",
+    &[],
+    &[
+        ("set", Kind::Object, "New values by name."),
+        ("unset", Kind::List(&Kind::Text), "Names of settings that fall back to their defaults."),
+    ],
+);
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/config", Access::Monitoring, "The broker's settings", &BROKER_SETTING, all),
-    change(Verb::Patch, "/config", Access::Administrator, "Change settings while the broker runs, all or none", Shape::One(&CHANGED), alter).takes(&CHANGES).tries(),
+    change(
+        Verb::Patch,
+        "/config",
+        Access::Administrator,
+        "Change settings while the broker runs, all or none",
+        Shape::One(&CHANGED),
+        alter,
+    )
+    .takes(&CHANGES)
+    .tries(),
 ];
 
 fn one(call: &Call<'_>, setting: &'static Setting, tried: Option<&Changes>) -> Value {
@@ -51,7 +67,9 @@ fn one(call: &Call<'_>, setting: &'static Setting, tried: Option<&Changes>) -> V
 }
 
 fn all(call: &Call<'_>) -> Outcome {
-    list(call, BROKER.iter().map(|setting| (setting.name.to_owned(), setting)), |setting| Some(one(call, setting, None)))
+    list(call, BROKER.iter().map(|setting| (setting.name.to_owned(), setting)), |setting| {
+        Some(one(call, setting, None))
+    })
 }
 
 /// Settings to be set and to be unset.
@@ -74,7 +92,9 @@ impl Changes {
     /// # Errors
     /// As [`Changes::of_body`]; a setting that there is not.
     pub fn of_body_for(body: &Fields, table: &'static [Setting]) -> Result<Self, Refusal> {
-        Self::read(body, |name| find(table, name).map(drop).map_err(|error| Answer::invalid("unset", error.to_string())))
+        Self::read(body, |name| {
+            find(table, name).map(drop).map_err(|error| Answer::invalid("unset", error.to_string()))
+        })
     }
 
     fn read(body: &Fields, check_unset: impl Fn(&str) -> Result<(), Refusal>) -> Result<Self, Refusal> {

@@ -15,35 +15,52 @@ use super::schema::{Field, Kind, Schema};
 use crate::management::rates::Subject;
 use crate::management::values;
 
-const RATES: Schema = Schema::new("ConnectionRates", &[
-    ("in_bytes", Kind::Number, "Bytes that the client sends in a second."),
-    ("out_bytes", Kind::Number, "Bytes that it is sent."),
-]);
+const RATES: Schema = Schema::new(
+    "ConnectionRates",
+    &[
+        ("in_bytes", Kind::Number, "Bytes that the client sends in a second."),
+        ("out_bytes", Kind::Number, "Bytes that it is sent."),
+    ],
+);
 
-const CONNECTION: Schema = Schema::new("Connection", &[
-    ("id", Kind::Text, "Its number in this run of the broker."),
-    ("name", Kind::Text, "Both ends."),
-    ("protocol", Kind::Text, "kafka or amqp."),
-    ("user", Kind::OrNull(&Kind::Text), "Who has logged in."),
-    ("address", Kind::Text, "Of the client."),
-    ("local", Kind::Text, "Of the broker."),
-    ("client_id", Kind::OrNull(&Kind::Text), "As the client says; of AMQP the connection_name of its properties."),
-    ("software", Kind::OrNull(&Kind::Text), "Name and version, as the client says."),
-    ("vhost", Kind::OrNull(&Kind::Text), "The virtual host of a connection of AMQP."),
-    ("mechanism", Kind::OrNull(&Kind::Text), "How the user has logged in."),
-    ("connected_at", Kind::Int, "ms since 1970."),
-    ("channels", Kind::OrNull(&Kind::Int), "Open channels of AMQP."),
-    ("received_bytes", Kind::Int, "Bytes that came."),
-    ("sent_bytes", Kind::Int, "Bytes that went."),
-    ("rates", Kind::One(&RATES), "A second, over the last five."),
-]);
+const CONNECTION: Schema = Schema::new(
+    "Connection",
+    &[
+        ("id", Kind::Text, "Its number in this run of the broker."),
+        ("name", Kind::Text, "Both ends."),
+        ("protocol", Kind::Text, "kafka or amqp."),
+        ("user", Kind::OrNull(&Kind::Text), "Who has logged in."),
+        ("address", Kind::Text, "Of the client."),
+        ("local", Kind::Text, "Of the broker."),
+        ("client_id", Kind::OrNull(&Kind::Text), "As the client says; of AMQP the connection_name of its properties."),
+        ("software", Kind::OrNull(&Kind::Text), "Name and version, as the client says."),
+        ("vhost", Kind::OrNull(&Kind::Text), "The virtual host of a connection of AMQP."),
+        ("mechanism", Kind::OrNull(&Kind::Text), "How the user has logged in."),
+        ("connected_at", Kind::Int, "ms since 1970."),
+        ("channels", Kind::OrNull(&Kind::Int), "Open channels of AMQP."),
+        ("received_bytes", Kind::Int, "Bytes that came."),
+        ("sent_bytes", Kind::Int, "Bytes that went."),
+        ("rates", Kind::One(&RATES), "A second, over the last five."),
+    ],
+);
 
-const PROTOCOL: &[Field] = &[("protocol", Kind::Text, "Only those of kafka or amqp."), ("user", Kind::Text, "Only those of a user.")];
+const PROTOCOL: &[Field] =
+    &[("protocol", Kind::Text, "Only those of kafka or amqp."), ("user", Kind::Text, "Only those of a user.")];
 
 pub(crate) const ROUTES: &[Route] = &[
-    route::list("/connections", Access::LoggedIn, "Open connections: all with tag monitoring, otherwise those of the user who asks", &CONNECTION, all).asks(PROTOCOL),
-    get("/connections/{connection}", Access::LoggedIn, "A connection", &CONNECTION, |call| Ok(Answer::of(one_of(call)?.described(call)))),
-    change(Verb::Delete, "/connections/{connection}", Access::LoggedIn, "Close a connection", Shape::Nothing, close).asks(&[("reason", Kind::Text, "What the client is told.")]),
+    route::list(
+        "/connections",
+        Access::LoggedIn,
+        "Open connections: all with tag monitoring, otherwise those of the user who asks",
+        &CONNECTION,
+        all,
+    )
+    .asks(PROTOCOL),
+    get("/connections/{connection}", Access::LoggedIn, "A connection", &CONNECTION, |call| {
+        Ok(Answer::of(one_of(call)?.described(call)))
+    }),
+    change(Verb::Delete, "/connections/{connection}", Access::LoggedIn, "Close a connection", Shape::Nothing, close)
+        .asks(&[("reason", Kind::Text, "What the client is told.")]),
 ];
 
 /// Bytes of a reason that go to the client: its text is a short string.
@@ -92,7 +109,8 @@ impl One {
                 (said.user.map(|(name, _)| name), Some(said.client_id), said.software.map(|(name, _)| name))
             }
             Self::Amqp(connected) => {
-                let properties = TableRef::check(&connected.details.client_properties).map_or_else(|_| json!({}), values::table);
+                let properties =
+                    TableRef::check(&connected.details.client_properties).map_or_else(|_| json!({}), values::table);
                 let said = |name: &str| properties[name].as_str().map(str::to_owned);
                 (self.user(), said("connection_name"), said("product"))
             }
@@ -110,7 +128,8 @@ impl One {
         let mut found = match self {
             Self::Kafka(_, client) => {
                 let said = client.said();
-                let (user, mechanism) = said.user.map_or((None, None), |(name, mechanism)| (Some(name), Some(mechanism)));
+                let (user, mechanism) =
+                    said.user.map_or((None, None), |(name, mechanism)| (Some(name), Some(mechanism)));
                 json!({
                     "user": user,
                     "address": client.peer.to_string(),
@@ -139,7 +158,8 @@ fn of_amqp(connected: &Connected) -> Value {
     let details = &connected.details;
     let properties = TableRef::check(&details.client_properties).map_or_else(|_| json!({}), values::table);
     let said = |name: &str| properties.get(name).and_then(Value::as_str);
-    let software = said("product").map(|product| format!("{product} {}", said("version").unwrap_or_default()).trim_end().to_owned());
+    let software = said("product")
+        .map(|product| format!("{product} {}", said("version").unwrap_or_default()).trim_end().to_owned());
     json!({
         "user": details.user,
         "address": details.peer.to_string(),

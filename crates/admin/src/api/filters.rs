@@ -12,34 +12,52 @@ use super::listing::list;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 
-const FILTER: Schema = Schema::new("Filter", &[
-    ("name", Kind::Text, "The group."),
-    ("expression", Kind::Text, "Members get records only for which it is true."),
-    ("client_ids", Kind::List(&Kind::Text), "Client ids under which members of the group alone fetch."),
-]);
+const FILTER: Schema = Schema::new(
+    "Filter",
+    &[
+        ("name", Kind::Text, "The group."),
+        ("expression", Kind::Text, "Members get records only for which it is true."),
+        ("client_ids", Kind::List(&Kind::Text), "Client ids under which members of the group alone fetch."),
+    ],
+);
 
-const WISH: Schema = Schema::body("FilterWish", &["expression"], &[
-    ("expression", Kind::Text, "As in docs/filters.md."),
-    ("client_ids", Kind::List(&Kind::Text), "Client ids of members whose connections do not tell."),
-]);
+const WISH: Schema = Schema::body(
+    "FilterWish",
+    &["expression"],
+    &[
+        ("expression", Kind::Text, "As in docs/filters.md."),
+        ("client_ids", Kind::List(&Kind::Text), "Client ids of members whose connections do not tell."),
+    ],
+);
 
-const EXPRESSION: Schema = Schema::body("Expression", &["expression"], &[("expression", Kind::Text, "To be looked at.")]);
+const EXPRESSION: Schema =
+    Schema::body("Expression", &["expression"], &[("expression", Kind::Text, "To be looked at.")]);
 
-const CHECKED: Schema = Schema::new("CheckedExpression", &[
-    ("valid", Kind::Bool, "It is an expression."),
-    ("position", Kind::OrNull(&Kind::Int), "The letter at which it stops to make sense; the first is 1."),
-    ("reason", Kind::OrNull(&Kind::Text), "What is wrong."),
-]);
+const CHECKED: Schema = Schema::new(
+    "CheckedExpression",
+    &[
+        ("valid", Kind::Bool, "It is an expression."),
+        ("position", Kind::OrNull(&Kind::Int), "The letter at which it stops to make sense; the first is 1."),
+        ("reason", Kind::OrNull(&Kind::Text), "What is wrong."),
+    ],
+);
 
-const COUNTS: Schema = Schema::new("FilterCounts", &[
-    ("decoded", Kind::Int, "Batches that were looked into."),
-    ("remembered", Kind::Int, "Batches of which the outcome was known."),
-    ("skipped", Kind::Int, "Batches that a summary told to have nothing wanted."),
-    ("unreadable", Kind::Int, "Batches that were sent as they are."),
-    ("bytes_in", Kind::Int, "Bytes of batches that filters have gone through."),
-    ("bytes_out", Kind::Int, "Of those, let through."),
-    ("unproven", Kind::Int, "Connections that may be of such a group and are not proven to be: they get everything."),
-]);
+const COUNTS: Schema = Schema::new(
+    "FilterCounts",
+    &[
+        ("decoded", Kind::Int, "Batches that were looked into."),
+        ("remembered", Kind::Int, "Batches of which the outcome was known."),
+        ("skipped", Kind::Int, "Batches that a summary told to have nothing wanted."),
+        ("unreadable", Kind::Int, "Batches that were sent as they are."),
+        ("bytes_in", Kind::Int, "Bytes of batches that filters have gone through."),
+        ("bytes_out", Kind::Int, "Of those, let through."),
+        (
+            "unproven",
+            Kind::Int,
+            "Connections that may be of such a group and are not proven to be: they get everything.",
+        ),
+    ],
+);
 
 const EXPRESSION_SETTING: &str = "mainstem.filter";
 const CLIENTS_SETTING: &str = "mainstem.filter.client.ids";
@@ -47,9 +65,13 @@ const CLIENTS_SETTING: &str = "mainstem.filter.client.ids";
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/filters", Access::LoggedIn, "Groups that have a filter", &FILTER, all),
     get("/filters/counts", Access::Monitoring, "What filters have done since the start", &COUNTS, counts),
-    change(Verb::Post, "/filters/check", Access::LoggedIn, "Is this an expression?", Shape::One(&CHECKED), check).takes(&EXPRESSION),
-    change(Verb::Put, "/filters/{group}", Access::LoggedIn, "Give a group a filter", Shape::One(&FILTER), put).takes(&WISH).tries(),
-    change(Verb::Delete, "/filters/{group}", Access::LoggedIn, "Take a group's filter away", Shape::Nothing, delete).tries(),
+    change(Verb::Post, "/filters/check", Access::LoggedIn, "Is this an expression?", Shape::One(&CHECKED), check)
+        .takes(&EXPRESSION),
+    change(Verb::Put, "/filters/{group}", Access::LoggedIn, "Give a group a filter", Shape::One(&FILTER), put)
+        .takes(&WISH)
+        .tries(),
+    change(Verb::Delete, "/filters/{group}", Access::LoggedIn, "Take a group's filter away", Shape::Nothing, delete)
+        .tries(),
 ];
 
 fn all(call: &Call<'_>) -> Outcome {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use broker::{AclOperation, AclResource, Broker, Denial, GroupChange, GroupLag, GroupProgress, GroupValue, Permission, Principal, Setting};
+use broker::{
+    AclOperation, AclResource, Broker, Denial, GroupChange, GroupLag, GroupProgress, GroupValue, Permission, Principal,
+    Setting,
+};
 use delivery::{GroupError, GroupLine, Owned, Target, assigned_partitions};
 use hashbrown::HashMap;
 use serde_json::{Value, json};
@@ -18,75 +21,134 @@ use super::schema::{Kind, Schema};
 use super::settings::{SETTING, described as setting};
 use crate::answers::Part;
 
-const WITHOUT_OFFSET: Schema = Schema::new("WithoutOffset", &[
-    ("partitions", Kind::Int, "That a member reads and of which the group has no offset."),
-    ("records", Kind::Int, "All that they have: as many as it has yet to read if it reads from the beginning, none if it reads what comes."),
-]);
+const WITHOUT_OFFSET: Schema = Schema::new(
+    "WithoutOffset",
+    &[
+        ("partitions", Kind::Int, "That a member reads and of which the group has no offset."),
+        (
+            "records",
+            Kind::Int,
+            "All that they have: as many as it has yet to read if it reads from the beginning, none if it reads what comes.",
+        ),
+    ],
+);
 
-const GROUP: Schema = Schema::new("Group", &[
-    ("name", Kind::Text, "Its name."),
-    ("kind", Kind::Text, "classic, consumer, share or streams."),
-    ("state", Kind::Text, "As Kafka calls it: Empty, Stable, Reconciling …"),
-    ("protocol_type", Kind::Text, "consumer for groups that read topics."),
-    ("members", Kind::Int, "How many are in it."),
-    ("topics", Kind::Int, "Topics that it has offsets of or shares, of those that who asks may see."),
-    ("lag", Kind::Int, "Records of these topics that it has not done with, of all partitions that it has an offset of."),
-    ("without_offset", Kind::One(&WITHOUT_OFFSET), "Beside these. Where it begins there is for its clients to say (auto.offset.reset), and not known here."),
-    ("filter", Kind::OrNull(&Kind::Text), "Members get only records for which this is true; null also for those who may not see its settings."),
-]);
+const GROUP: Schema = Schema::new(
+    "Group",
+    &[
+        ("name", Kind::Text, "Its name."),
+        ("kind", Kind::Text, "classic, consumer, share or streams."),
+        ("state", Kind::Text, "As Kafka calls it: Empty, Stable, Reconciling …"),
+        ("protocol_type", Kind::Text, "consumer for groups that read topics."),
+        ("members", Kind::Int, "How many are in it."),
+        ("topics", Kind::Int, "Topics that it has offsets of or shares, of those that who asks may see."),
+        (
+            "lag",
+            Kind::Int,
+            "Records of these topics that it has not done with, of all partitions that it has an offset of.",
+        ),
+        (
+            "without_offset",
+            Kind::One(&WITHOUT_OFFSET),
+            "Beside these. Where it begins there is for its clients to say (auto.offset.reset), and not known here.",
+        ),
+        (
+            "filter",
+            Kind::OrNull(&Kind::Text),
+            "Members get only records for which this is true; null also for those who may not see its settings.",
+        ),
+    ],
+);
 
-const ASSIGNED: Schema = Schema::new("Assigned", &[
-    ("topic", Kind::Text, "Its name."),
-    ("partitions", Kind::List(&Kind::Int), "Indexes."),
-]);
+const ASSIGNED: Schema =
+    Schema::new("Assigned", &[("topic", Kind::Text, "Its name."), ("partitions", Kind::List(&Kind::Int), "Indexes.")]);
 
-const MEMBER: Schema = Schema::new("Member", &[
-    ("id", Kind::Text, "Of the member."),
-    ("instance", Kind::OrNull(&Kind::Text), "Of a static member."),
-    ("client_id", Kind::Text, "As the client says."),
-    ("host", Kind::Text, "Where it connects from."),
-    ("session_timeout_ms", Kind::OrNull(&Kind::Int), "Of a classic group: silent for so long it is out."),
-    ("epoch", Kind::OrNull(&Kind::Int), "Of the target that it has got to."),
-    ("assignment", Kind::List(&Kind::One(&ASSIGNED)), "What it reads, of topics that who asks may see."),
-]);
+const MEMBER: Schema = Schema::new(
+    "Member",
+    &[
+        ("id", Kind::Text, "Of the member."),
+        ("instance", Kind::OrNull(&Kind::Text), "Of a static member."),
+        ("client_id", Kind::Text, "As the client says."),
+        ("host", Kind::Text, "Where it connects from."),
+        ("session_timeout_ms", Kind::OrNull(&Kind::Int), "Of a classic group: silent for so long it is out."),
+        ("epoch", Kind::OrNull(&Kind::Int), "Of the target that it has got to."),
+        ("assignment", Kind::List(&Kind::One(&ASSIGNED)), "What it reads, of topics that who asks may see."),
+    ],
+);
 
-const OFFSET: Schema = Schema::new("GroupOffset", &[
-    ("topic", Kind::Text, "Its name."),
-    ("partition", Kind::Int, "Index."),
-    ("committed", Kind::OrNull(&Kind::Int), "Where the group goes on; of a share group, before which everything is done."),
-    ("start", Kind::Int, "The first offset that there is."),
-    ("high_watermark", Kind::Int, "The offset after the last record that can be read."),
-    ("lag", Kind::OrNull(&Kind::Int), "Records that are not done."),
-    ("committed_at", Kind::OrNull(&Kind::Int), "ms since 1970."),
-    ("metadata", Kind::OrNull(&Kind::Text), "The client's text."),
-    ("member", Kind::OrNull(&Kind::Text), "Who reads it."),
-    ("in_flight", Kind::OrNull(&Kind::Int), "Of a share group: records that members have."),
-]);
+const OFFSET: Schema = Schema::new(
+    "GroupOffset",
+    &[
+        ("topic", Kind::Text, "Its name."),
+        ("partition", Kind::Int, "Index."),
+        (
+            "committed",
+            Kind::OrNull(&Kind::Int),
+            "Where the group goes on; of a share group, before which everything is done.",
+        ),
+        ("start", Kind::Int, "The first offset that there is."),
+        ("high_watermark", Kind::Int, "The offset after the last record that can be read."),
+        ("lag", Kind::OrNull(&Kind::Int), "Records that are not done."),
+        ("committed_at", Kind::OrNull(&Kind::Int), "ms since 1970."),
+        ("metadata", Kind::OrNull(&Kind::Text), "The client's text."),
+        ("member", Kind::OrNull(&Kind::Text), "Who reads it."),
+        ("in_flight", Kind::OrNull(&Kind::Int), "Of a share group: records that members have."),
+    ],
+);
 
-const GROUP_FULL: Schema = Schema::more("GroupFull", &GROUP, &[
-    ("epoch", Kind::OrNull(&Kind::Int), "Raised with each change of members or topics."),
-    ("assignment_epoch", Kind::OrNull(&Kind::Int), "For which partitions are given out."),
-    ("assignor", Kind::OrNull(&Kind::Text), "Who gives partitions out."),
-    ("member_list", Kind::List(&Kind::One(&MEMBER)), "Who is in it."),
-    ("offsets", Kind::List(&Kind::One(&OFFSET)), "How far it is in topics that who asks may see."),
-]);
+const GROUP_FULL: Schema = Schema::more(
+    "GroupFull",
+    &GROUP,
+    &[
+        ("epoch", Kind::OrNull(&Kind::Int), "Raised with each change of members or topics."),
+        ("assignment_epoch", Kind::OrNull(&Kind::Int), "For which partitions are given out."),
+        ("assignor", Kind::OrNull(&Kind::Text), "Who gives partitions out."),
+        ("member_list", Kind::List(&Kind::One(&MEMBER)), "Who is in it."),
+        ("offsets", Kind::List(&Kind::One(&OFFSET)), "How far it is in topics that who asks may see."),
+    ],
+);
 
 const SETTINGS: Schema = Schema::new("GroupSettings", &[("config", Kind::List(&Kind::One(&SETTING)), "Its settings.")]);
 
 pub(crate) const ROUTES: &[Route] = &[
-    route::list("/groups", Access::LoggedIn, "Groups of all kinds", &GROUP, all).asks(&[("kind", Kind::Text, "Only classic, consumer, share or streams groups."), ("state", Kind::Text, "Only those in this state.")]),
+    route::list("/groups", Access::LoggedIn, "Groups of all kinds", &GROUP, all).asks(&[
+        ("kind", Kind::Text, "Only classic, consumer, share or streams groups."),
+        ("state", Kind::Text, "Only those in this state."),
+    ]),
     get("/groups/{group}", Access::LoggedIn, "A group, its members and offsets", &GROUP_FULL, show),
-    change(Verb::Delete, "/groups/{group}", Access::LoggedIn, "Delete a group without members", Shape::Nothing, delete).tries(),
-    change(Verb::Delete, "/groups/{group}/offsets", Access::LoggedIn, "Forget offsets of a topic that no member reads", Shape::Nothing, forget)
-        .asks(&[("topic", Kind::Text, "Its name."), ("partition", Kind::Int, "Index; all if absent.")])
+    change(Verb::Delete, "/groups/{group}", Access::LoggedIn, "Delete a group without members", Shape::Nothing, delete)
         .tries(),
+    change(
+        Verb::Delete,
+        "/groups/{group}/offsets",
+        Access::LoggedIn,
+        "Forget offsets of a topic that no member reads",
+        Shape::Nothing,
+        forget,
+    )
+    .asks(&[("topic", Kind::Text, "Its name."), ("partition", Kind::Int, "Index; all if absent.")])
+    .tries(),
     get("/groups/{group}/config", Access::LoggedIn, "Settings of a group", &SETTINGS, settings),
-    change(Verb::Patch, "/groups/{group}/config", Access::LoggedIn, "Change settings of a group", Shape::One(&SETTINGS), alter).takes(&CHANGES).tries(),
+    change(
+        Verb::Patch,
+        "/groups/{group}/config",
+        Access::LoggedIn,
+        "Change settings of a group",
+        Shape::One(&SETTINGS),
+        alter,
+    )
+    .takes(&CHANGES)
+    .tries(),
 ];
 
 /// The expression of a group's filter.
 pub(crate) fn describe_filter(broker: &Broker, group: &str) -> Option<String> {
-    broker.group_config(group).overrides.get("mainstem.filter").map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+    broker
+        .group_config(group)
+        .overrides
+        .get("mainstem.filter")
+        .map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty())
 }
 
 /// A member, as all kinds of groups have them.
@@ -146,7 +208,12 @@ fn look(broker: &Broker, name: &str, kind: &str) -> Option<Look> {
                 assignment: owned(broker, &one.assigned),
             };
             let members = found.members.iter().map(member).collect();
-            Some(Look { epoch: Some(found.epoch), assignment_epoch: Some(found.assignment_epoch), assignor: Some(found.assignor.to_owned()), members })
+            Some(Look {
+                epoch: Some(found.epoch),
+                assignment_epoch: Some(found.assignment_epoch),
+                assignor: Some(found.assignor.to_owned()),
+                members,
+            })
         }
         "share" => {
             let found = broker.groups().describe_share(name)?;
@@ -160,7 +227,12 @@ fn look(broker: &Broker, name: &str, kind: &str) -> Option<Look> {
                 assignment: target(broker, &one.assigned),
             };
             let members = found.members.iter().map(member).collect();
-            Some(Look { epoch: Some(found.epoch), assignment_epoch: Some(found.assignment_epoch), assignor: Some("simple".to_owned()), members })
+            Some(Look {
+                epoch: Some(found.epoch),
+                assignment_epoch: Some(found.assignment_epoch),
+                assignor: Some("simple".to_owned()),
+                members,
+            })
         }
         "streams" => {
             let found = broker.groups().describe_streams(name)?;
@@ -174,7 +246,12 @@ fn look(broker: &Broker, name: &str, kind: &str) -> Option<Look> {
                 assignment: BTreeMap::new(),
             };
             let members = found.members.iter().map(member).collect();
-            Some(Look { epoch: Some(found.epoch), assignment_epoch: Some(found.assignment_epoch), assignor: None, members })
+            Some(Look {
+                epoch: Some(found.epoch),
+                assignment_epoch: Some(found.assignment_epoch),
+                assignor: None,
+                members,
+            })
         }
         _ => {
             let found = broker.groups().describe(name)?;
@@ -189,7 +266,11 @@ fn look(broker: &Broker, name: &str, kind: &str) -> Option<Look> {
                 assignment: if of_consumers { classic_assignment(&one.assignment) } else { BTreeMap::new() },
             };
             let members = found.members.iter().map(member).collect();
-            Some(Look { assignor: Some(found.protocol).filter(|protocol| !protocol.is_empty()), members, ..Look::default() })
+            Some(Look {
+                assignor: Some(found.protocol).filter(|protocol| !protocol.is_empty()),
+                members,
+                ..Look::default()
+            })
         }
     }
 }
@@ -211,7 +292,9 @@ fn readers(members: &[Member]) -> Readers<'_> {
 
 fn summary(call: &Call<'_>, line: &GroupLine, members: usize, progress: &[GroupProgress]) -> Value {
     // They are in the order of their topics.
-    let topics = progress.chunk_by(|one, next| one.topic == next.topic).filter(|of_topic| of_topic.iter().any(|one| one.commit.is_some() || one.in_flight.is_some()));
+    let topics = progress
+        .chunk_by(|one, next| one.topic == next.topic)
+        .filter(|of_topic| of_topic.iter().any(|one| one.commit.is_some() || one.in_flight.is_some()));
     let lag = GroupLag::of(progress);
     json!({
         "name": line.group,
@@ -247,7 +330,8 @@ fn lines(call: &Call<'_>) -> Vec<GroupLine> {
 }
 
 /// What a group of some kind may be, in Kafka's words.
-const STATES: [&str; 8] = ["Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"];
+const STATES: [&str; 8] =
+    ["Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"];
 
 fn all(call: &Call<'_>) -> Outcome {
     let mut found = lines(call);
@@ -277,7 +361,8 @@ pub(crate) fn line_of(call: &Call<'_>) -> Result<GroupLine, Refusal> {
 }
 
 fn member_json(member: &Member) -> Value {
-    let assignment = member.assignment.iter().map(|(topic, partitions)| json!({"topic": topic, "partitions": partitions}));
+    let assignment =
+        member.assignment.iter().map(|(topic, partitions)| json!({"topic": topic, "partitions": partitions}));
     json!({
         "id": member.id,
         "instance": member.instance,
@@ -315,7 +400,8 @@ fn show(call: &Call<'_>) -> Outcome {
     found["assignment_epoch"] = look.assignment_epoch.into();
     found["assignor"] = look.assignor.clone().into();
     let Value::Object(found) = found else { return Ok(Answer::of(found)) };
-    let mut parts: BTreeMap<&str, Part<'_>> = found.iter().map(|(name, value)| (name.as_str(), Part::Value(value.clone()))).collect();
+    let mut parts: BTreeMap<&str, Part<'_>> =
+        found.iter().map(|(name, value)| (name.as_str(), Part::Value(value.clone()))).collect();
     parts.insert("member_list", Part::items(look.members.iter().map(member_json)));
     parts.insert("offsets", Part::items(progress.iter().map(offset)));
     let mut text = call.text.take();
@@ -339,7 +425,11 @@ fn not_written() -> Refusal {
 }
 
 /// Judges who asks by what may be done with a group of this name when its turn comes.
-pub(crate) fn may(permission: Permission, operation: AclOperation, group: &str) -> impl FnOnce(&Broker, &Principal) -> Result<(), Box<Denial>> + Send + use<> {
+pub(crate) fn may(
+    permission: Permission,
+    operation: AclOperation,
+    group: &str,
+) -> impl FnOnce(&Broker, &Principal) -> Result<(), Box<Denial>> + Send + use<> {
     let group = group.to_owned();
     move |broker, who| broker.check_group(who, permission, operation, &group)
 }
@@ -369,20 +459,27 @@ fn forget(call: &Call<'_>) -> Outcome {
         return Err(Answer::conflict("a share group has no committed offsets: reset it instead"));
     }
     let all = call.broker().groups().offsets(&line.group).into_iter();
-    let wanted: Vec<u32> = all.filter(|(name, partition, _)| *name == topic && only.is_none_or(|only| only == u64::from(*partition))).map(|(_, partition, _)| partition).collect();
+    let wanted: Vec<u32> = all
+        .filter(|(name, partition, _)| *name == topic && only.is_none_or(|only| only == u64::from(*partition)))
+        .map(|(_, partition, _)| partition)
+        .collect();
     if wanted.is_empty() {
         return Err(Answer::not_found("the group has no such offset"));
     }
     let readers = look(call.broker(), &line.group, line.kind).unwrap_or_default().members;
-    let subscribed = readers.iter().any(|member| member.assignment.contains_key(&topic)) || call.broker().groups().consumers_read(&line.group, &topic) == Some(true);
+    let subscribed = readers.iter().any(|member| member.assignment.contains_key(&topic))
+        || call.broker().groups().consumers_read(&line.group, &topic) == Some(true);
     if subscribed {
         return Err(group_refused(GroupError::Subscribed));
     }
     if !call.dry_run() {
         let (group, read) = (may(Permission::Configure, AclOperation::Delete, &line.group), topic.clone());
-        let judge = move |broker: &Broker, who: &Principal| group(broker, who).and_then(|()| broker.check_topic(who, Permission::Read, AclOperation::Read, &read));
+        let judge = move |broker: &Broker, who: &Principal| {
+            group(broker, who).and_then(|()| broker.check_topic(who, Permission::Read, AclOperation::Read, &read))
+        };
         let done = call.control_judged(judge, move |broker, _| {
-            let offsets: Vec<(&str, u32, bool)> = wanted.iter().map(|partition| (topic.as_str(), *partition, false)).collect();
+            let offsets: Vec<(&str, u32, bool)> =
+                wanted.iter().map(|partition| (topic.as_str(), *partition, false)).collect();
             broker.delete_offsets(&line.group, &offsets).into_iter().collect::<Result<(), _>>()
         })?;
         done.map_err(|error| error.map_or_else(not_written, group_refused))?;
@@ -396,7 +493,13 @@ fn shown(rows: Vec<(&'static Setting, GroupValue<'_>)>, overrides: &BTreeMap<Str
         let default = value.broker.map_or(row.default, |(_, text, _)| text).to_owned();
         let own = overrides.get(row.name);
         let set_for_all = value.broker.is_some_and(|(_, _, set)| set);
-        let source = if own.is_some() { "group" } else if set_for_all { "broker" } else { "default" };
+        let source = if own.is_some() {
+            "group"
+        } else if set_for_all {
+            "broker"
+        } else {
+            "default"
+        };
         let mut found = setting(row, own.unwrap_or(if value.own { &default } else { &value.value }), source);
         found["default"] = default.into();
         found
@@ -408,9 +511,14 @@ fn shown(rows: Vec<(&'static Setting, GroupValue<'_>)>, overrides: &BTreeMap<Str
 fn settings(call: &Call<'_>) -> Outcome {
     let group = call.path("group");
     if !call.sees_group(group) || !call.sees_settings(AclResource::Group, group) {
-        return Err(Answer::not_allowed(format!("user {:?} may not see settings of group {group:?}", call.caller.who.name())));
+        return Err(Answer::not_allowed(format!(
+            "user {:?} may not see settings of group {group:?}",
+            call.caller.who.name()
+        )));
     }
-    Ok(Answer::of(json!({"config": shown(call.broker().describe_group_config(group), &call.broker().group_config(group).overrides)})))
+    Ok(Answer::of(
+        json!({"config": shown(call.broker().describe_group_config(group), &call.broker().group_config(group).overrides)}),
+    ))
 }
 
 fn alter(call: &Call<'_>) -> Outcome {
@@ -436,7 +544,11 @@ pub(crate) fn change_settings(
         own(broker, who)?;
         let Some(topic) = letters else { return Ok(()) };
         broker.check_topic(who, Permission::Write, AclOperation::Write, &topic)?;
-        if broker.topic(&topic).is_some() { Ok(()) } else { broker.check_topic(who, Permission::Configure, AclOperation::Create, &topic) }
+        if broker.topic(&topic).is_some() {
+            Ok(())
+        } else {
+            broker.check_topic(who, Permission::Configure, AclOperation::Create, &topic)
+        }
     };
     let who = call.principal();
     let changed = call.control_judged(judge, move |broker, really| {
@@ -445,7 +557,8 @@ pub(crate) fn change_settings(
         if !really {
             return broker.check_group_config(&overrides).map(|()| overrides);
         }
-        let (change, setter) = (GroupChange { group, overrides: overrides.clone(), set }, broker.security().setter_of(&who));
+        let (change, setter) =
+            (GroupChange { group, overrides: overrides.clone(), set }, broker.security().setter_of(&who));
         broker.set_group_configs(vec![change], setter.as_ref()).pop().unwrap_or(Ok(())).map(|()| overrides)
     })?;
     changed.map_err(refused)

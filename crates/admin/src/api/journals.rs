@@ -11,45 +11,62 @@ use super::listing::list;
 use super::route::{self, Access, Route, get};
 use super::schema::{Kind, Schema};
 
-const TAIL: Schema = Schema::new("Tail", &[
-    ("allocated_bytes", Kind::Int, "Memory of the tail cache."),
-    ("used_bytes", Kind::Int, "Of that, held."),
-]);
+const TAIL: Schema = Schema::new(
+    "Tail",
+    &[("allocated_bytes", Kind::Int, "Memory of the tail cache."), ("used_bytes", Kind::Int, "Of that, held.")],
+);
 
-const ARCHIVE: Schema = Schema::new("Archive", &[
-    ("objects", Kind::Int, "Objects written since the start."),
-    ("deletes", Kind::Int, "Objects deleted since the start."),
-    ("written_bytes", Kind::Int, "Bytes written since the start."),
-    ("read_bytes", Kind::Int, "Bytes read since the start."),
-]);
+const ARCHIVE: Schema = Schema::new(
+    "Archive",
+    &[
+        ("objects", Kind::Int, "Objects written since the start."),
+        ("deletes", Kind::Int, "Objects deleted since the start."),
+        ("written_bytes", Kind::Int, "Bytes written since the start."),
+        ("read_bytes", Kind::Int, "Bytes read since the start."),
+    ],
+);
 
-pub(crate) const JOURNAL: Schema = Schema::new("Journal", &[
-    ("name", Kind::Text, "journal- and its number."),
-    ("journal", Kind::Int, "Its number in the node."),
-    ("status", Kind::Text, "running, disk_full (no data is taken), hindered (no writes at the moment) or stopped (reads only)."),
-    ("reason", Kind::OrNull(&Kind::Text), "Why it has stopped."),
-    ("term", Kind::Int, "Raised with each start."),
-    ("durable_index", Kind::Int, "Chunks up to here are on stable storage."),
-    ("file_bytes", Kind::Int, "What its files take on the disk."),
-    ("window_bytes", Kind::OrNull(&Kind::Int), "What they may take; what is older goes into the archive."),
-    ("segment_count", Kind::Int, "Segment files."),
-    ("segment_bytes", Kind::Int, "Length of a segment file."),
-    ("live_bytes", Kind::Int, "Live bytes in sealed segments, as of the keeper's last look."),
-    ("queued_bytes", Kind::Int, "Appends that wait to be written."),
-    ("waits_for_archive", Kind::Bool, "Appends wait for the archive."),
-    ("tail", Kind::One(&TAIL), "The newest chunks, in memory."),
-    ("state_bytes", Kind::Int, "Memory of keyed state that is in no checkpoint yet."),
-    ("archive", Kind::One(&ARCHIVE), "What went to the archive and came from it."),
-]);
+pub(crate) const JOURNAL: Schema = Schema::new(
+    "Journal",
+    &[
+        ("name", Kind::Text, "journal- and its number."),
+        ("journal", Kind::Int, "Its number in the node."),
+        (
+            "status",
+            Kind::Text,
+            "running, disk_full (no data is taken), hindered (no writes at the moment) or stopped (reads only).",
+        ),
+        ("reason", Kind::OrNull(&Kind::Text), "Why it has stopped."),
+        ("term", Kind::Int, "Raised with each start."),
+        ("durable_index", Kind::Int, "Chunks up to here are on stable storage."),
+        ("file_bytes", Kind::Int, "What its files take on the disk."),
+        ("window_bytes", Kind::OrNull(&Kind::Int), "What they may take; what is older goes into the archive."),
+        ("segment_count", Kind::Int, "Segment files."),
+        ("segment_bytes", Kind::Int, "Length of a segment file."),
+        ("live_bytes", Kind::Int, "Live bytes in sealed segments, as of the keeper's last look."),
+        ("queued_bytes", Kind::Int, "Appends that wait to be written."),
+        ("waits_for_archive", Kind::Bool, "Appends wait for the archive."),
+        ("tail", Kind::One(&TAIL), "The newest chunks, in memory."),
+        ("state_bytes", Kind::Int, "Memory of keyed state that is in no checkpoint yet."),
+        ("archive", Kind::One(&ARCHIVE), "What went to the archive and came from it."),
+    ],
+);
 
-const SEGMENT: Schema = Schema::new("Segment", &[
-    ("sequence", Kind::Int, "Rises with every segment."),
-    ("file", Kind::Text, "Its file, in the journal's folder."),
-    ("sealed", Kind::Bool, "Nothing is written to it any more."),
-    ("bytes", Kind::Int, "Length of its file."),
-]);
+const SEGMENT: Schema = Schema::new(
+    "Segment",
+    &[
+        ("sequence", Kind::Int, "Rises with every segment."),
+        ("file", Kind::Text, "Its file, in the journal's folder."),
+        ("sealed", Kind::Bool, "Nothing is written to it any more."),
+        ("bytes", Kind::Int, "Length of its file."),
+    ],
+);
 
-const JOURNAL_FULL: Schema = Schema::more("JournalFull", &JOURNAL, &[("segments", Kind::List(&Kind::One(&SEGMENT)), "Its segments, the oldest first.")]);
+const JOURNAL_FULL: Schema = Schema::more(
+    "JournalFull",
+    &JOURNAL,
+    &[("segments", Kind::List(&Kind::One(&SEGMENT)), "Its segments, the oldest first.")],
+);
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/journals", Access::Monitoring, "The journals", &JOURNAL, all),
@@ -92,7 +109,11 @@ pub(crate) fn described(journal: &Journal) -> Value {
 }
 
 fn all(call: &Call<'_>) -> Outcome {
-    let journals = call.broker().journals().iter().map(|journal| (format!("journal-{:03}", journal.number()), Arc::clone(journal)));
+    let journals = call
+        .broker()
+        .journals()
+        .iter()
+        .map(|journal| (format!("journal-{:03}", journal.number()), Arc::clone(journal)));
     list(call, journals, |journal| Some(described(journal)))
 }
 

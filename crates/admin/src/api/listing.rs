@@ -22,7 +22,11 @@ pub(crate) const QUERY: &[Field] = &[
     ("search", Kind::Text, "Part of the name, in any case."),
     ("offset", Kind::Int, "Items to leave out at the beginning."),
     ("limit", Kind::Int, "Items of the page: 100, at most 1000."),
-    ("sort", Kind::Text, "A field of the items, with dots inside (rates.in_records); `-` before it: the largest first. By name if absent."),
+    (
+        "sort",
+        Kind::Text,
+        "A field of the items, with dots inside (rates.in_records); `-` before it: the largest first. By name if absent.",
+    ),
 ];
 
 /// A value by a path of names with dots between.
@@ -43,7 +47,9 @@ fn compare(one: &Value, other: &Value) -> Ordering {
         _ => 4,
     };
     match (one, other) {
-        (Value::Number(one), Value::Number(other)) => one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal),
+        (Value::Number(one), Value::Number(other)) => {
+            one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal)
+        }
         (Value::String(one), Value::String(other)) => one.cmp(other),
         (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
         _ => rank(one).cmp(&rank(other)),
@@ -55,7 +61,11 @@ fn compare(one: &Value, other: &Value) -> Ordering {
 ///
 /// # Errors
 /// 400: a parameter that makes no sense.
-pub(crate) fn list<T>(call: &Call<'_>, items: impl IntoIterator<Item = (String, T)>, describe: impl Fn(&T) -> Option<Value>) -> Outcome {
+pub(crate) fn list<T>(
+    call: &Call<'_>,
+    items: impl IntoIterator<Item = (String, T)>,
+    describe: impl Fn(&T) -> Option<Value>,
+) -> Outcome {
     let wanted = call.query("search").map(str::to_lowercase).filter(|wanted| !wanted.is_empty());
     let (offset, limit) = page(call)?;
     let (descending, sort) = match call.query("sort").filter(|sort| !sort.is_empty()) {
@@ -64,7 +74,8 @@ pub(crate) fn list<T>(call: &Call<'_>, items: impl IntoIterator<Item = (String, 
     };
     let turned = |order: Ordering| if descending { order.reverse() } else { order };
     let mut total = 0_usize;
-    let found = items.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.to_lowercase().contains(wanted)));
+    let found =
+        items.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.to_lowercase().contains(wanted)));
     // Of those with one name the place in which they come says which is first, on every page alike.
     let found = found.zip(0_usize..).map(|((name, item), place)| (name, place, item)).inspect(|_| total += 1);
     let (count, mut text) = (offset.saturating_add(limit), call.text.take());
@@ -75,7 +86,9 @@ pub(crate) fn list<T>(call: &Call<'_>, items: impl IntoIterator<Item = (String, 
     } else {
         // What is equal stays in the order of names.
         type Key = (Value, String, usize);
-        let order = |one: &Key, other: &Key| turned(compare(&one.0, &other.0)).then_with(|| (&one.1, one.2).cmp(&(&other.1, other.2)));
+        let order = |one: &Key, other: &Key| {
+            turned(compare(&one.0, &other.0)).then_with(|| (&one.1, one.2).cmp(&(&other.1, other.2)))
+        };
         let (mut lines, mut any, mut known) = (Lines::new(count, order), false, false);
         for (name, place, item) in found {
             let Some(shown) = describe(&item) else { continue };

@@ -224,7 +224,8 @@ impl Stream {
             let one = |group: &String| {
                 let lags = self.live.lags.of(group, || Arc::new(lags(&self.management.broker, group))).1;
                 let seen = lags.iter().filter(|(topic, _)| self.who.sees_topic(topic)).map(|(_, lag)| lag);
-                let (lag, without_offset) = seen.fold((0, 0), |sum, one| (sum.0 + one.records, sum.1 + one.records_unknown));
+                let (lag, without_offset) =
+                    seen.fold((0, 0), |sum, one| (sum.0 + one.records, sum.1 + one.records_unknown));
                 (group.clone(), json!({"lag": lag, "without_offset": without_offset}))
             };
             let all: Map<String, Value> = self.groups.iter().map(one).collect();
@@ -237,7 +238,10 @@ impl Stream {
 }
 
 fn extent(topic: &Topic) -> Extent {
-    let one = |sum: Extent, log: &Arc<broker::Log>| Extent { ends: sum.ends + log.high_watermark().0, bytes: sum.bytes + log.counted_bytes() };
+    let one = |sum: Extent, log: &Arc<broker::Log>| Extent {
+        ends: sum.ends + log.high_watermark().0,
+        bytes: sum.bytes + log.counted_bytes(),
+    };
     topic.logs().iter().fold(Extent { ends: 0, bytes: 0 }, one)
 }
 
@@ -251,16 +255,28 @@ fn growth((before_at, before): (Instant, Extent), (at, now): (Instant, Extent)) 
 
 fn lags(broker: &Broker, group: &str) -> Lags {
     let progress = broker.group_progress(group);
-    progress.chunk_by(|one, next| one.topic == next.topic).filter_map(|of_topic| Some((of_topic.first()?.topic.clone(), GroupLag::of(of_topic)))).collect()
+    progress
+        .chunk_by(|one, next| one.topic == next.topic)
+        .filter_map(|of_topic| Some((of_topic.first()?.topic.clone(), GroupLag::of(of_topic))))
+        .collect()
 }
 
 /// All values of a parameter, each once.
-fn names<'c>(call: &'c Call<'_>, parameter: &str, is_seen: impl Fn(&str) -> bool) -> Result<BTreeSet<&'c str>, Refusal> {
-    let all: BTreeSet<&str> = call.query.iter().filter(|(name, _)| name == parameter).map(|(_, value)| value.as_str()).collect();
+fn names<'c>(
+    call: &'c Call<'_>,
+    parameter: &str,
+    is_seen: impl Fn(&str) -> bool,
+) -> Result<BTreeSet<&'c str>, Refusal> {
+    let all: BTreeSet<&str> =
+        call.query.iter().filter(|(name, _)| name == parameter).map(|(_, value)| value.as_str()).collect();
     if let Some(hidden) = all.iter().find(|name| !is_seen(name)) {
         return Err(Answer::not_found(format!("there is no {parameter} {hidden:?}")));
     }
-    if all.len() > NAMES_MAX { Err(Answer::invalid(parameter, format!("at most {NAMES_MAX} are watched"))) } else { Ok(all) }
+    if all.len() > NAMES_MAX {
+        Err(Answer::invalid(parameter, format!("at most {NAMES_MAX} are watched")))
+    } else {
+        Ok(all)
+    }
 }
 
 fn live(call: &Call<'_>) -> Outcome {
@@ -268,15 +284,27 @@ fn live(call: &Call<'_>) -> Outcome {
     if node && !call.caller.who.monitors() {
         return Err(Answer::not_allowed("what the node does is for tags monitoring and administrator"));
     }
-    let find = |name: &str| call.broker().topic(name).ok_or_else(|| Answer::not_found(format!("there is no topic {name:?}")));
-    let topics = names(call, "topic", |name| call.sees_topic(name))?.into_iter().map(|name| Ok((find(name)?, None))).collect::<Result<_, Refusal>>()?;
+    let find =
+        |name: &str| call.broker().topic(name).ok_or_else(|| Answer::not_found(format!("there is no topic {name:?}")));
+    let topics = names(call, "topic", |name| call.sees_topic(name))?
+        .into_iter()
+        .map(|name| Ok((find(name)?, None)))
+        .collect::<Result<_, Refusal>>()?;
     let groups = names(call, "group", |name| call.sees_group(name))?.into_iter().map(str::to_owned).collect();
     let live = Arc::clone(&call.api.live);
     let free = |taken: usize| (taken < STREAMS_MAX).then_some(taken + 1);
     if live.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_err() {
         return Err(Answer::unavailable("busy", "too many watch already"));
     }
-    let stream = Stream { live, management: Arc::clone(call.management), who: call.caller.who.clone(), node, topics, groups, sent: 0 };
+    let stream = Stream {
+        live,
+        management: Arc::clone(call.management),
+        who: call.caller.who.clone(),
+        node,
+        topics,
+        groups,
+        sent: 0,
+    };
     let events = stream::unfold(stream, |mut stream| async move {
         if stream.sent >= EVENTS_MAX {
             return None;

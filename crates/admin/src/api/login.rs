@@ -16,26 +16,40 @@ use super::sessions::{COOKIE, Caller, LASTS, Sessions, Via, cookie};
 use crate::management::Management;
 use crate::management::authority::Identity;
 
-const SESSION: Schema = Schema::new("Session", &[
-    ("user", Kind::Text, "Who is logged in."),
-    ("tags", Kind::List(&Kind::Text), "The user's tags."),
-    ("administrator", Kind::Bool, "May do everything."),
-    ("monitoring", Kind::Bool, "May look at all of the node."),
-    ("csrf", Kind::OrNull(&Kind::Text), "What changes by cookie send in X-Mainstem-CSRF."),
-    ("expires_at", Kind::OrNull(&Kind::Int), "When the session ends at the latest, ms since 1970."),
-    ("anonymous", Kind::Bool, "No user is defined: nobody has to log in on this machine."),
-    ("via", Kind::Text, "How it is known who asks: cookie, basic, bearer or none."),
-]);
+const SESSION: Schema = Schema::new(
+    "Session",
+    &[
+        ("user", Kind::Text, "Who is logged in."),
+        ("tags", Kind::List(&Kind::Text), "The user's tags."),
+        ("administrator", Kind::Bool, "May do everything."),
+        ("monitoring", Kind::Bool, "May look at all of the node."),
+        ("csrf", Kind::OrNull(&Kind::Text), "What changes by cookie send in X-Mainstem-CSRF."),
+        ("expires_at", Kind::OrNull(&Kind::Int), "When the session ends at the latest, ms since 1970."),
+        ("anonymous", Kind::Bool, "No user is defined: nobody has to log in on this machine."),
+        ("via", Kind::Text, "How it is known who asks: cookie, basic, bearer or none."),
+    ],
+);
 
-const LOGIN: Schema = Schema::body("Login", &["user", "password"], &[
-    ("user", Kind::Text, "Name."),
-    ("password", Kind::Text, "Password."),
-]);
+const LOGIN: Schema = Schema::body(
+    "Login",
+    &["user", "password"],
+    &[("user", Kind::Text, "Name."), ("password", Kind::Text, "Password.")],
+);
 
 pub(crate) const ROUTES: &[Route] = &[
-    get("/session", Access::LoggedIn, "Who asks", &SESSION, |call| Ok(Answer::of(described(call.broker().now_ms(), call.caller)))),
+    get("/session", Access::LoggedIn, "Who asks", &SESSION, |call| {
+        Ok(Answer::of(described(call.broker().now_ms(), call.caller)))
+    }),
     // Answered before it is known who asks: see `log_in`.
-    change(Verb::Post, "/session", Access::Open, "Log in: opens a session, whose cookie is set", Shape::One(&SESSION), |_| Err(Answer::failed("logins are answered elsewhere"))).takes(&LOGIN),
+    change(
+        Verb::Post,
+        "/session",
+        Access::Open,
+        "Log in: opens a session, whose cookie is set",
+        Shape::One(&SESSION),
+        |_| Err(Answer::failed("logins are answered elsewhere")),
+    )
+    .takes(&LOGIN),
     change(Verb::Delete, "/session", Access::LoggedIn, "Log out", Shape::Nothing, log_out),
 ];
 
@@ -66,15 +80,24 @@ fn set_cookie(token: &str, seconds: u64) -> String {
 ///
 /// # Errors
 /// 400, 401, 403, 429, 503.
-pub(crate) async fn log_in(api: &Api, management: &Management, body: &[u8], (headers, peer): (&HeaderMap, SocketAddr)) -> Outcome {
-    let body: Value = serde_json::from_slice(body).map_err(|error| Answer::bad_request(format!("the body is no JSON: {error}")))?;
+pub(crate) async fn log_in(
+    api: &Api,
+    management: &Management,
+    body: &[u8],
+    (headers, peer): (&HeaderMap, SocketAddr),
+) -> Outcome {
+    let body: Value =
+        serde_json::from_slice(body).map_err(|error| Answer::bad_request(format!("the body is no JSON: {error}")))?;
     let text = |name: &str| body[name].as_str().ok_or_else(|| Answer::invalid(name, "it is needed, as a text"));
     let broker = &management.broker;
     let credentials = Credentials { name: text("user")?.as_bytes(), password: text("password")?.as_bytes(), peer };
     let user = Sessions::login(broker, credentials, headers, false).await?;
     let who = Identity::new(std::sync::Arc::clone(&user), broker, peer.ip());
     if !who.has(&["administrator", "monitoring", "policymaker", "management"]) {
-        return Err(Answer::not_allowed(format!("user {:?} has no tag with which one may look at the broker", who.name())));
+        return Err(Answer::not_allowed(format!(
+            "user {:?} has no tag with which one may look at the broker",
+            who.name()
+        )));
     }
     let (token, via) = api.sessions.open(&user, Instant::now());
     let answer = Answer::of(described(broker.now_ms(), &Caller { who, via }));

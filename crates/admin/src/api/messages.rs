@@ -16,24 +16,49 @@ use super::route::{Access, Route, Shape, Verb, change};
 use super::schema::{Kind, Schema};
 use crate::management::{Message, values};
 
-const NEW_MESSAGE: Schema = Schema::body("NewMessage", &[], &[
-    ("routing_key", Kind::OrNull(&Kind::Text), "Empty if absent; at most 255 bytes."),
-    ("body", Kind::OrNull(&Kind::Text), "Empty if absent."),
-    ("body_encoding", Kind::OrNull(&Kind::Text), "text or base64."),
-    ("headers", Kind::OrNull(&Kind::Object), "Names and values of the headers table."),
-    ("properties", Kind::OrNull(&Kind::Object), "content_type, correlation_id, delivery_mode, expiration, priority …, as AMQP has them."),
-]);
+const NEW_MESSAGE: Schema = Schema::body(
+    "NewMessage",
+    &[],
+    &[
+        ("routing_key", Kind::OrNull(&Kind::Text), "Empty if absent; at most 255 bytes."),
+        ("body", Kind::OrNull(&Kind::Text), "Empty if absent."),
+        ("body_encoding", Kind::OrNull(&Kind::Text), "text or base64."),
+        ("headers", Kind::OrNull(&Kind::Object), "Names and values of the headers table."),
+        (
+            "properties",
+            Kind::OrNull(&Kind::Object),
+            "content_type, correlation_id, delivery_mode, expiration, priority …, as AMQP has them.",
+        ),
+    ],
+);
 
 const ROUTED: Schema = Schema::new("Routed", &[("routed", Kind::Bool, "At least one queue has it, durably.")]);
 
-pub(crate) const ROUTES: &[Route] = &[
-    change(Verb::Post, "/exchanges/{vhost}/{exchange}/publish", Access::LoggedIn, "Publish a message to an exchange", Shape::One(&ROUTED), publish).takes(&NEW_MESSAGE),
-];
+pub(crate) const ROUTES: &[Route] = &[change(
+    Verb::Post,
+    "/exchanges/{vhost}/{exchange}/publish",
+    Access::LoggedIn,
+    "Publish a message to an exchange",
+    Shape::One(&ROUTED),
+    publish,
+)
+.takes(&NEW_MESSAGE)];
 
 /// Properties of a message, and whether they are text; the others are numbers, at most 255 but for the time.
 const PROPERTIES: [(&str, bool); 13] = [
-    ("content_type", true), ("content_encoding", true), ("delivery_mode", false), ("priority", false), ("correlation_id", true), ("reply_to", true),
-    ("expiration", true), ("message_id", true), ("timestamp", false), ("type", true), ("user_id", true), ("app_id", true), ("cluster_id", true),
+    ("content_type", true),
+    ("content_encoding", true),
+    ("delivery_mode", false),
+    ("priority", false),
+    ("correlation_id", true),
+    ("reply_to", true),
+    ("expiration", true),
+    ("message_id", true),
+    ("timestamp", false),
+    ("type", true),
+    ("user_id", true),
+    ("app_id", true),
+    ("cluster_id", true),
 ];
 
 fn object(body: &Fields, name: &str) -> Result<Map<String, Value>, Refusal> {
@@ -53,7 +78,14 @@ fn check_property(name: &str, value: &Value) -> Result<(), Refusal> {
     };
     if values::properties_of(&json!({name: value})).is_err() {
         let most = if name == "timestamp" { "" } else { ", at most 255" };
-        return refuse(if *is_text { "it is a text of at most 255 bytes".to_owned() } else { format!("it is a whole number{most}") }.as_str());
+        return refuse(
+            if *is_text {
+                "it is a text of at most 255 bytes".to_owned()
+            } else {
+                format!("it is a whole number{most}")
+            }
+            .as_str(),
+        );
     }
     if name == "expiration" && value.as_str().is_none_or(|text| text.parse::<u32>().is_err()) {
         return refuse("it is a number of milliseconds, as a text of digits");
@@ -70,7 +102,8 @@ fn properties_of(body: &Fields, headers: &Map<String, Value>) -> Result<Bytes, R
         if name.len() > usize::from(u8::MAX) {
             return Err(refuse("the name of a header has at most 255 bytes".to_owned()));
         }
-        values::properties_of(&json!({"headers": {name: value}})).map_err(|refusal| refuse(format!("it cannot be a header: {}", refusal.reason())))?;
+        values::properties_of(&json!({"headers": {name: value}}))
+            .map_err(|refusal| refuse(format!("it cannot be a header: {}", refusal.reason())))?;
     }
     if !headers.is_empty() {
         all.insert("headers".to_owned(), headers.clone().into());
@@ -80,7 +113,8 @@ fn properties_of(body: &Fields, headers: &Map<String, Value>) -> Result<Bytes, R
 
 /// The routing key, and the further ones that headers name.
 fn keys<'k>(routing_key: &'k str, headers: &'k Map<String, Value>) -> impl Iterator<Item = &'k str> {
-    let more = ["CC", "BCC"].into_iter().filter_map(|name| headers.get(name)?.as_array()).flatten().filter_map(Value::as_str);
+    let more =
+        ["CC", "BCC"].into_iter().filter_map(|name| headers.get(name)?.as_array()).flatten().filter_map(Value::as_str);
     std::iter::once(routing_key).chain(more)
 }
 
@@ -130,14 +164,24 @@ fn publish(call: &Call<'_>) -> Outcome {
     let headers = object(&body, "headers")?;
     let keys: Vec<String> = keys(routing_key, &headers).map(str::to_owned).collect();
     check_rights(call, &vhost, exchange, &keys)?;
-    call.caller.who.check_claim(&body.get("properties").cloned().unwrap_or_default()).map_err(|reason| Answer::invalid("properties.user_id", reason))?;
+    call.caller
+        .who
+        .check_claim(&body.get("properties").cloned().unwrap_or_default())
+        .map_err(|reason| Answer::invalid("properties.user_id", reason))?;
     if internal {
         return Err(Answer::conflict("the exchange is internal: it takes messages from other exchanges only"));
     }
-    let message = Message { exchange: exchange.into(), routing_key: routing_key.into(), properties: properties_of(&body, &headers)?, body: body_of(call, &body)? };
+    let message = Message {
+        exchange: exchange.into(),
+        routing_key: routing_key.into(),
+        properties: properties_of(&body, &headers)?,
+        body: body_of(call, &body)?,
+    };
     let (gateway, caller) = (Arc::clone(&call.management.gateway), call.caller.who.caller(Via::Administration));
     let routed = call.control(move |broker| {
-        broker.check_publish(&caller.principal, &vhost, &message.exchange, &keys).map(|()| gateway.publish(broker, &vhost, &message))
+        broker
+            .check_publish(&caller.principal, &vhost, &message.exchange, &keys)
+            .map(|()| gateway.publish(broker, &vhost, &message))
     })?;
     let routed = routed.map_err(|denial| denied(&denial))?;
     Ok(Answer::of(json!({"routed": routed.map_err(Answer::bad_request)?})))

@@ -10,20 +10,26 @@ use super::answer::Answer;
 use super::route::{Access, Route, Shape, get, rows};
 use super::schema::{Field, Kind, Schema};
 
-const DOCUMENT: Schema = Schema::new("OpenApi", &[
-    ("openapi", Kind::Text, "3.1.0"),
-    ("info", Kind::Object, "Title and version."),
-    ("servers", Kind::List(&Kind::Object), "Where it is."),
-    ("security", Kind::List(&Kind::Object), "Ways to log in."),
-    ("paths", Kind::Object, "What is served."),
-    ("components", Kind::Object, "Shapes of bodies, and ways to log in."),
-]);
+const DOCUMENT: Schema = Schema::new(
+    "OpenApi",
+    &[
+        ("openapi", Kind::Text, "3.1.0"),
+        ("info", Kind::Object, "Title and version."),
+        ("servers", Kind::List(&Kind::Object), "Where it is."),
+        ("security", Kind::List(&Kind::Object), "Ways to log in."),
+        ("paths", Kind::Object, "What is served."),
+        ("components", Kind::Object, "Shapes of bodies, and ways to log in."),
+    ],
+);
 
-const ERROR: Schema = Schema::new("Error", &[
-    ("error", Kind::Text, "A code: invalid, not_found, conflict …"),
-    ("reason", Kind::Text, "A sentence for people."),
-    ("field", Kind::OrNull(&Kind::Text), "The path in the body, or the parameter of the query, that is at fault."),
-]);
+const ERROR: Schema = Schema::new(
+    "Error",
+    &[
+        ("error", Kind::Text, "A code: invalid, not_found, conflict …"),
+        ("reason", Kind::Text, "A sentence for people."),
+        ("field", Kind::OrNull(&Kind::Text), "The path in the body, or the parameter of the query, that is at fault."),
+    ],
+);
 
 pub(crate) const ROUTES: &[Route] =
     &[get("/openapi.json", Access::Open, "This description", &DOCUMENT, |_| Ok(answer()))];
@@ -34,7 +40,8 @@ fn parameter(place: &str, (name, kind, text): &Field, into: &mut Map<String, Val
 
 fn parameters(route: &Route, into: &mut Map<String, Value>) -> Vec<Value> {
     let in_path = route.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
-    let mut all: Vec<Value> = in_path.map(|name| parameter("path", &(name, Kind::Text, "A name, percent-encoded."), into)).collect();
+    let mut all: Vec<Value> =
+        in_path.map(|name| parameter("path", &(name, Kind::Text, "A name, percent-encoded."), into)).collect();
     all.extend(route.parameters().map(|field| parameter("query", field, into)));
     all
 }
@@ -68,8 +75,10 @@ fn responses(route: &Route, into: &mut Map<String, Value>) -> Value {
 }
 
 fn operation(route: &Route, into: &mut Map<String, Value>) -> Value {
-    let words = route.path.split('/').filter(|segment| !segment.is_empty()).map(|segment| segment.trim_matches(['{', '}']));
-    let id = std::iter::once(route.verb.name().to_lowercase()).chain(words.map(str::to_owned)).collect::<Vec<_>>().join("_");
+    let words =
+        route.path.split('/').filter(|segment| !segment.is_empty()).map(|segment| segment.trim_matches(['{', '}']));
+    let id =
+        std::iter::once(route.verb.name().to_lowercase()).chain(words.map(str::to_owned)).collect::<Vec<_>>().join("_");
     let tag = route.path.split('/').nth(1).unwrap_or_default();
     let needs = match route.access {
         Access::Open => "Open to everybody.",
@@ -89,7 +98,8 @@ fn operation(route: &Route, into: &mut Map<String, Value>) -> Value {
         found["security"] = json!([]);
     }
     if let Some(body) = route.body {
-        found["requestBody"] = json!({"required": true, "content": {"application/json": {"schema": reference(body, into)}}});
+        found["requestBody"] =
+            json!({"required": true, "content": {"application/json": {"schema": reference(body, into)}}});
     }
     found
 }

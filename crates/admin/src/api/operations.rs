@@ -17,32 +17,53 @@ const ANSWER_FIRST: Duration = Duration::from_millis(50);
 
 const DRAINING: Schema = Schema::new("Draining", &[("draining", Kind::Bool, "The node ends, as on SIGTERM.")]);
 
-const CHANGED: Schema = Schema::new("ChangedSetting", &[
-    ("setting", Kind::Text, "Its name."),
-    ("value", Kind::Text, "In force from now on."),
-]);
+const CHANGED: Schema = Schema::new(
+    "ChangedSetting",
+    &[("setting", Kind::Text, "Its name."), ("value", Kind::Text, "In force from now on.")],
+);
 
-const RELOADED: Schema = Schema::new("Reloaded", &[
-    ("changed", Kind::List(&Kind::One(&CHANGED)), "What counts at once."),
-    ("restart", Kind::List(&Kind::Text), "What waits for the next start."),
-    ("overruled", Kind::List(&Kind::Text), "What was set while the broker ran goes before these."),
-    ("certificates", Kind::Bool, "New connections have them as they are now."),
-]);
+const RELOADED: Schema = Schema::new(
+    "Reloaded",
+    &[
+        ("changed", Kind::List(&Kind::One(&CHANGED)), "What counts at once."),
+        ("restart", Kind::List(&Kind::Text), "What waits for the next start."),
+        ("overruled", Kind::List(&Kind::Text), "What was set while the broker ran goes before these."),
+        ("certificates", Kind::Bool, "New connections have them as they are now."),
+    ],
+);
 
-const BACKUP: Schema = Schema::new("Backup", &[
-    ("state", Kind::Text, "none, running, done or failed."),
-    ("to", Kind::OrNull(&Kind::Text), "The folder."),
-    ("bytes", Kind::OrNull(&Kind::Int), "Linked or copied so far."),
-    ("bytes_total", Kind::OrNull(&Kind::Int), "Of so many, as far as that is known."),
-    ("seconds", Kind::OrNull(&Kind::Number), "What it took."),
-    ("reason", Kind::OrNull(&Kind::Text), "Why it has failed."),
-]);
+const BACKUP: Schema = Schema::new(
+    "Backup",
+    &[
+        ("state", Kind::Text, "none, running, done or failed."),
+        ("to", Kind::OrNull(&Kind::Text), "The folder."),
+        ("bytes", Kind::OrNull(&Kind::Int), "Linked or copied so far."),
+        ("bytes_total", Kind::OrNull(&Kind::Int), "Of so many, as far as that is known."),
+        ("seconds", Kind::OrNull(&Kind::Number), "What it took."),
+        ("reason", Kind::OrNull(&Kind::Text), "Why it has failed."),
+    ],
+);
 
-const WISH: Schema = Schema::body("BackupWish", &["to"], &[("to", Kind::Text, "A new or empty folder of the broker's machine.")]);
+const WISH: Schema =
+    Schema::body("BackupWish", &["to"], &[("to", Kind::Text, "A new or empty folder of the broker's machine.")]);
 
 pub(crate) const ROUTES: &[Route] = &[
-    change(Verb::Post, "/drain", Access::Administrator, "End the node: what has begun is finished", Shape::One(&DRAINING), drain),
-    change(Verb::Post, "/reload", Access::Administrator, "Read configuration and certificates again", Shape::One(&RELOADED), reload),
+    change(
+        Verb::Post,
+        "/drain",
+        Access::Administrator,
+        "End the node: what has begun is finished",
+        Shape::One(&DRAINING),
+        drain,
+    ),
+    change(
+        Verb::Post,
+        "/reload",
+        Access::Administrator,
+        "Read configuration and certificates again",
+        Shape::One(&RELOADED),
+        reload,
+    ),
     get("/backup", Access::Administrator, "How far the last backup is", &BACKUP, progress),
     change(Verb::Post, "/backup", Access::Administrator, "Begin a backup", Shape::One(&BACKUP), backup).takes(&WISH),
 ];

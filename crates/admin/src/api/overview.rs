@@ -14,18 +14,21 @@ use crate::management::Management;
 use crate::management::rates::Subject;
 
 /// Of all where who asks has tag `monitoring`, otherwise of what he may see: of users and connections his own.
-const COUNTS: Schema = Schema::new("Counts", &[
-    ("topics", Kind::Int, "Topics, without those that are queues or whose names begin with __."),
-    ("partitions", Kind::Int, "Their partitions."),
-    ("groups", Kind::Int, "Groups of all kinds."),
-    ("vhosts", Kind::Int, "Virtual hosts."),
-    ("queues", Kind::Int, "Queues."),
-    ("exchanges", Kind::Int, "Exchanges, the predefined ones too."),
-    ("users", Kind::Int, "Users that are defined."),
-    ("connections", Kind::Int, "Open connections of all protocols."),
-    ("channels", Kind::Int, "Open channels of AMQP."),
-    ("consumers", Kind::Int, "Consumers of queues."),
-]);
+const COUNTS: Schema = Schema::new(
+    "Counts",
+    &[
+        ("topics", Kind::Int, "Topics, without those that are queues or whose names begin with __."),
+        ("partitions", Kind::Int, "Their partitions."),
+        ("groups", Kind::Int, "Groups of all kinds."),
+        ("vhosts", Kind::Int, "Virtual hosts."),
+        ("queues", Kind::Int, "Queues."),
+        ("exchanges", Kind::Int, "Exchanges, the predefined ones too."),
+        ("users", Kind::Int, "Users that are defined."),
+        ("connections", Kind::Int, "Open connections of all protocols."),
+        ("channels", Kind::Int, "Open channels of AMQP."),
+        ("consumers", Kind::Int, "Consumers of queues."),
+    ],
+);
 
 const FLOWS: &[(&str, Kind, &str)] = &[
     ("in_bytes", Kind::Number, "Bytes that clients of all protocols sent."),
@@ -44,53 +47,84 @@ const FLOWS: &[(&str, Kind, &str)] = &[
 /// What has passed clients, as counts or a second.
 pub(crate) const TOTALS: Schema = Schema::new("Totals", FLOWS);
 
-const MEMORY_USE: Schema = Schema::new("MemoryUse", &[
-    ("name", Kind::Text, "A word that does not change."),
-    ("bytes", Kind::Int, "How much."),
-    ("text", Kind::Text, "For people."),
-]);
+const MEMORY_USE: Schema = Schema::new(
+    "MemoryUse",
+    &[
+        ("name", Kind::Text, "A word that does not change."),
+        ("bytes", Kind::Int, "How much."),
+        ("text", Kind::Text, "For people."),
+    ],
+);
 
-pub(crate) const MEMORY: Schema = Schema::new("Memory", &[
-    ("budget_bytes", Kind::Int, "What the process may use for buffers and caches."),
-    ("resident_bytes", Kind::Int, "What it has of the machine's memory."),
-    ("uses", Kind::List(&Kind::One(&MEMORY_USE)), "Parts of it that are known."),
-]);
+pub(crate) const MEMORY: Schema = Schema::new(
+    "Memory",
+    &[
+        ("budget_bytes", Kind::Int, "What the process may use for buffers and caches."),
+        ("resident_bytes", Kind::Int, "What it has of the machine's memory."),
+        ("uses", Kind::List(&Kind::One(&MEMORY_USE)), "Parts of it that are known."),
+    ],
+);
 
-const DISK: Schema = Schema::new("Disk", &[
-    ("folder", Kind::Text, "The folder of all data."),
-    ("free_bytes", Kind::Int, "Free on its file system."),
-    ("journal_bytes", Kind::Int, "What the files of the journals take."),
-]);
+const DISK: Schema = Schema::new(
+    "Disk",
+    &[
+        ("folder", Kind::Text, "The folder of all data."),
+        ("free_bytes", Kind::Int, "Free on its file system."),
+        ("journal_bytes", Kind::Int, "What the files of the journals take."),
+    ],
+);
 
-const LISTENER: Schema = Schema::new("Listener", &[
-    ("protocol", Kind::Text, "kafka, amqp or http."),
-    ("address", Kind::Text, "Where."),
-    ("tls", Kind::Bool, "Behind TLS?"),
-]);
+const LISTENER: Schema = Schema::new(
+    "Listener",
+    &[
+        ("protocol", Kind::Text, "kafka, amqp or http."),
+        ("address", Kind::Text, "Where."),
+        ("tls", Kind::Bool, "Behind TLS?"),
+    ],
+);
 
-const WARNING: Schema = Schema::new("Warning", &[
-    ("code", Kind::Text, "A word that does not change."),
-    ("text", Kind::Text, "What is wrong and what to do."),
-]);
+const WARNING: Schema = Schema::new(
+    "Warning",
+    &[("code", Kind::Text, "A word that does not change."), ("text", Kind::Text, "What is wrong and what to do.")],
+);
 
-const OVERVIEW: Schema = Schema::new("Overview", &[
-    ("version", Kind::Text, "Of the broker."),
-    ("cluster_id", Kind::Text, "The same for the life of the data."),
-    ("node_id", Kind::Int, "This node."),
-    ("host", Kind::Text, "The machine's name."),
-    ("phase", Kind::Text, "recovering, ready, degraded (some journals have stopped), stopped (reads only) or draining."),
-    ("started_at", Kind::Int, "ms since 1970."),
-    ("uptime_ms", Kind::Int, "Since the start."),
-    ("now_at", Kind::Int, "The broker's clock, ms since 1970."),
-    ("counts", Kind::One(&COUNTS), "How many there are of what who asks may see; without tag monitoring one user, and connections of his own."),
-    ("totals", Kind::OrNull(&Kind::One(&TOTALS)), "Since the start; this and what follows to the listeners is null without tag monitoring."),
-    ("rates", Kind::OrNull(&Kind::One(&TOTALS)), "A second, over the last five; 0 until somebody has asked for that long."),
-    ("memory", Kind::OrNull(&Kind::One(&MEMORY)), "What memory is used for."),
-    ("disk", Kind::OrNull(&Kind::One(&DISK)), "The disk."),
-    ("journals", Kind::OrNull(&Kind::List(&Kind::One(&JOURNAL))), "The journals."),
-    ("listeners", Kind::OrNull(&Kind::List(&Kind::One(&LISTENER))), "Who is served where."),
-    ("warnings", Kind::List(&Kind::One(&WARNING)), "What somebody ought to look at."),
-]);
+const OVERVIEW: Schema = Schema::new(
+    "Overview",
+    &[
+        ("version", Kind::Text, "Of the broker."),
+        ("cluster_id", Kind::Text, "The same for the life of the data."),
+        ("node_id", Kind::Int, "This node."),
+        ("host", Kind::Text, "The machine's name."),
+        (
+            "phase",
+            Kind::Text,
+            "recovering, ready, degraded (some journals have stopped), stopped (reads only) or draining.",
+        ),
+        ("started_at", Kind::Int, "ms since 1970."),
+        ("uptime_ms", Kind::Int, "Since the start."),
+        ("now_at", Kind::Int, "The broker's clock, ms since 1970."),
+        (
+            "counts",
+            Kind::One(&COUNTS),
+            "How many there are of what who asks may see; without tag monitoring one user, and connections of his own.",
+        ),
+        (
+            "totals",
+            Kind::OrNull(&Kind::One(&TOTALS)),
+            "Since the start; this and what follows to the listeners is null without tag monitoring.",
+        ),
+        (
+            "rates",
+            Kind::OrNull(&Kind::One(&TOTALS)),
+            "A second, over the last five; 0 until somebody has asked for that long.",
+        ),
+        ("memory", Kind::OrNull(&Kind::One(&MEMORY)), "What memory is used for."),
+        ("disk", Kind::OrNull(&Kind::One(&DISK)), "The disk."),
+        ("journals", Kind::OrNull(&Kind::List(&Kind::One(&JOURNAL))), "The journals."),
+        ("listeners", Kind::OrNull(&Kind::List(&Kind::One(&LISTENER))), "Who is served where."),
+        ("warnings", Kind::List(&Kind::One(&WARNING)), "What somebody ought to look at."),
+    ],
+);
 
 pub(crate) const ROUTES: &[Route] = &[get("/overview", Access::LoggedIn, "The node at a glance", &OVERVIEW, overview)];
 
@@ -99,7 +133,17 @@ fn flows<T: Copy + std::ops::Add<Output = T> + Into<Value>>(of: &[T]) -> Value {
     let [received, sent, records, produced, fetched, frames_in, frames_out, published, confirmed, delivered, settled] =
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|at| of[at]);
     let all = [
-        received + frames_in, sent + frames_out, records, produced, fetched, published, confirmed, delivered, settled, frames_in, frames_out,
+        received + frames_in,
+        sent + frames_out,
+        records,
+        produced,
+        fetched,
+        published,
+        confirmed,
+        delivered,
+        settled,
+        frames_in,
+        frames_out,
     ];
     Value::Object(FLOWS.iter().zip(all).map(|((name, _, _), value)| ((*name).to_owned(), value.into())).collect())
 }
@@ -117,7 +161,11 @@ pub(crate) fn rates(management: &Management) -> Value {
 /// The same between two looks that are so many seconds apart.
 pub(crate) fn rates_between(before: &NodeTotals, now: &NodeTotals, seconds: f64) -> Value {
     let (before, now) = (before.counts(), now.counts());
-    let rates: Vec<f64> = now.iter().zip(before).map(|(now, before)| (now.saturating_sub(before) as f64 / seconds * 10.0).round() / 10.0).collect();
+    let rates: Vec<f64> = now
+        .iter()
+        .zip(before)
+        .map(|(now, before)| (now.saturating_sub(before) as f64 / seconds * 10.0).round() / 10.0)
+        .collect();
     flows(&rates)
 }
 
@@ -131,7 +179,11 @@ pub(crate) fn memory(memory: &Memory) -> Value {
 /// Of what who asks may see, as in lists.
 fn counts(call: &Call<'_>) -> Value {
     let (broker, who) = (call.broker(), &call.caller.who);
-    let topics: Vec<_> = broker.topics().into_iter().filter(|topic| !is_internal(broker, topic) && who.sees_topic(&topic.name)).collect();
+    let topics: Vec<_> = broker
+        .topics()
+        .into_iter()
+        .filter(|topic| !is_internal(broker, topic) && who.sees_topic(&topic.name))
+        .collect();
     let mut vhosts = broker.vhosts().all();
     vhosts.retain(|vhost| who.sees(vhost.name()));
     let (mut queues, mut consumers) = (0, 0);
@@ -169,22 +221,39 @@ fn warnings(call: &Call<'_>) -> Vec<Value> {
         let mut warn = |code: &str, text: String| found.push(json!({"code": code, "text": text}));
         match journal.status() {
             JournalStatus::Running => {}
-            JournalStatus::DiskFull => warn("disk_full", format!("journal {number} refuses data because the disk is full: free space, or delete topics")),
+            JournalStatus::DiskFull => warn(
+                "disk_full",
+                format!("journal {number} refuses data because the disk is full: free space, or delete topics"),
+            ),
             JournalStatus::Hindered { reason } => {
-                warn("journal_hindered", format!("journal {number} takes no writes at the moment and tries again ({reason})"));
+                warn(
+                    "journal_hindered",
+                    format!("journal {number} takes no writes at the moment and tries again ({reason})"),
+                );
             }
             JournalStatus::Stopped { reason } => {
-                warn("journal_stopped", format!("journal {number} has stopped and serves reads only ({reason}): look at the disk, then restart"));
+                warn(
+                    "journal_stopped",
+                    format!(
+                        "journal {number} has stopped and serves reads only ({reason}): look at the disk, then restart"
+                    ),
+                );
             }
         }
         for part in journal.unreadable().into_iter().take(UNREADABLE_SHOWN) {
-            warn("history_unreadable", format!("journal {number} cannot read {} from offset {}: {}", part.log, part.from, part.what));
+            warn(
+                "history_unreadable",
+                format!("journal {number} cannot read {} from offset {}: {}", part.log, part.from, part.what),
+            );
         }
         if let Some(why) = journal.held_up() {
             warn("space_held_up", format!("space that is free in journal {number} does not come back: {why}"));
         }
         if journal.waits_for_archive() {
-            warn("waits_for_archive", format!("journal {number} waits for the archive to take what lies beyond its window"));
+            warn(
+                "waits_for_archive",
+                format!("journal {number} waits for the archive to take what lies beyond its window"),
+            );
         }
     }
     if call.broker().security().users().is_empty() {

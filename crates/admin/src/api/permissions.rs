@@ -11,31 +11,59 @@ use super::schema::{Kind, Schema};
 use super::users::user_of;
 use super::vhosts::refused;
 
-pub(crate) const PERMISSION: Schema = Schema::new("Permission", &[
-    ("user", Kind::Text, "Whose."),
-    ("vhost", Kind::Text, "Where."),
-    ("configure", Kind::Text, "A regular expression: what may be made, changed and deleted."),
-    ("write", Kind::Text, "What may be written to."),
-    ("read", Kind::Text, "What may be read from."),
-]);
+pub(crate) const PERMISSION: Schema = Schema::new(
+    "Permission",
+    &[
+        ("user", Kind::Text, "Whose."),
+        ("vhost", Kind::Text, "Where."),
+        ("configure", Kind::Text, "A regular expression: what may be made, changed and deleted."),
+        ("write", Kind::Text, "What may be written to."),
+        ("read", Kind::Text, "What may be read from."),
+    ],
+);
 
-pub(crate) const TOPIC_PERMISSION: Schema = Schema::new("TopicPermission", &[
-    ("vhost", Kind::Text, "Where."),
-    ("exchange", Kind::Text, "A topic exchange."),
-    ("write", Kind::Text, "Routing keys that may be published with."),
-    ("read", Kind::Text, "Routing keys that may be bound with."),
-]);
+pub(crate) const TOPIC_PERMISSION: Schema = Schema::new(
+    "TopicPermission",
+    &[
+        ("vhost", Kind::Text, "Where."),
+        ("exchange", Kind::Text, "A topic exchange."),
+        ("write", Kind::Text, "Routing keys that may be published with."),
+        ("read", Kind::Text, "Routing keys that may be bound with."),
+    ],
+);
 
-const WISH: Schema = Schema::body("PermissionWish", &["configure", "write", "read"], &[
-    ("configure", Kind::Text, "A regular expression, which has to fit all of a name; empty: nothing."),
-    ("write", Kind::Text, "As configure."),
-    ("read", Kind::Text, "As configure."),
-]);
+const WISH: Schema = Schema::body(
+    "PermissionWish",
+    &["configure", "write", "read"],
+    &[
+        ("configure", Kind::Text, "A regular expression, which has to fit all of a name; empty: nothing."),
+        ("write", Kind::Text, "As configure."),
+        ("read", Kind::Text, "As configure."),
+    ],
+);
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/permissions", Access::Administrator, "Permissions of all users", &PERMISSION, all),
-    change(Verb::Put, "/users/{user}/permissions/{vhost}", Access::Administrator, "Give a user permissions in a virtual host", Shape::One(&PERMISSION), put).takes(&WISH).makes().tries(),
-    change(Verb::Delete, "/users/{user}/permissions/{vhost}", Access::Administrator, "Take a user's permissions in a virtual host away", Shape::Nothing, delete).tries(),
+    change(
+        Verb::Put,
+        "/users/{user}/permissions/{vhost}",
+        Access::Administrator,
+        "Give a user permissions in a virtual host",
+        Shape::One(&PERMISSION),
+        put,
+    )
+    .takes(&WISH)
+    .makes()
+    .tries(),
+    change(
+        Verb::Delete,
+        "/users/{user}/permissions/{vhost}",
+        Access::Administrator,
+        "Take a user's permissions in a virtual host away",
+        Shape::Nothing,
+        delete,
+    )
+    .tries(),
 ];
 
 fn described(vhost: &str, user: &str, permissions: &Permissions) -> Value {
@@ -61,7 +89,9 @@ pub(crate) fn topics_of_user(call: &Call<'_>, user: &str) -> Vec<Value> {
 
 fn all(call: &Call<'_>) -> Outcome {
     let all = call.broker().security().all_permissions();
-    list(call, all.into_iter().map(|one| (format!("{} {}", one.1, one.0), one)), |(vhost, user, found)| Some(described(vhost, user, found)))
+    list(call, all.into_iter().map(|one| (format!("{} {}", one.1, one.0), one)), |(vhost, user, found)| {
+        Some(described(vhost, user, found))
+    })
 }
 
 fn wished(body: &Fields) -> Result<Permissions, Refusal> {
@@ -82,7 +112,8 @@ fn put(call: &Call<'_>) -> Outcome {
     let found = described(&vhost, &user, &permissions);
     let is_new = call.broker().security().permissions(&vhost, &user).is_none();
     if !call.dry_run() {
-        call.control(move |broker| broker.set_permissions(&vhost, &user, permissions))?.map_err(|error| refused("configure", error))?;
+        call.control(move |broker| broker.set_permissions(&vhost, &user, permissions))?
+            .map_err(|error| refused("configure", error))?;
     }
     Ok(Answer::made(is_new && !call.dry_run(), found))
 }
@@ -93,7 +124,8 @@ fn delete(call: &Call<'_>) -> Outcome {
         return Err(Answer::not_found(format!("user {user:?} has no permissions in virtual host {vhost:?}")));
     }
     if !call.dry_run() {
-        call.control(move |broker| broker.clear_permissions(&vhost, &user))?.map_err(|error| refused("vhost", error))?;
+        call.control(move |broker| broker.clear_permissions(&vhost, &user))?
+            .map_err(|error| refused("vhost", error))?;
     }
     Ok(Answer::done())
 }

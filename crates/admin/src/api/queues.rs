@@ -16,64 +16,92 @@ use crate::control::{await_counts, await_policies};
 use crate::management::rates::Subject;
 use crate::management::values;
 
-const RATES: Schema = Schema::new("QueueRates", &[
-    ("in", Kind::Number, "Messages that come in a second, over the last five."),
-    ("out", Kind::Number, "Messages that are given out."),
-    ("acknowledged", Kind::Number, "Messages that are acknowledged."),
-]);
+const RATES: Schema = Schema::new(
+    "QueueRates",
+    &[
+        ("in", Kind::Number, "Messages that come in a second, over the last five."),
+        ("out", Kind::Number, "Messages that are given out."),
+        ("acknowledged", Kind::Number, "Messages that are acknowledged."),
+    ],
+);
 
-const QUEUE: Schema = Schema::new("Queue", &[
-    ("name", Kind::Text, "Its name."),
-    ("vhost", Kind::Text, "Its virtual host."),
-    ("type", Kind::Text, "classic, quorum or stream."),
-    ("durable", Kind::Bool, "It outlives a restart."),
-    ("auto_delete", Kind::Bool, "It goes with its last consumer."),
-    ("exclusive", Kind::Bool, "One connection alone may use it."),
-    ("arguments", Kind::Object, "As it was declared."),
-    ("policy", Kind::OrNull(&Kind::Text), "The policy that counts for it."),
-    ("messages", Kind::Int, "Ready and unacknowledged."),
-    ("ready", Kind::Int, "Messages that a consumer could get."),
-    ("unacknowledged", Kind::Int, "Messages that consumers have."),
-    ("dying", Kind::Int, "Dead messages that are not yet among the dead letters; a purge takes those that cannot be sent."),
-    ("consumers", Kind::Int, "How many there are."),
-    ("bytes", Kind::Int, "Of its messages, with what is stored beside them, by the mean size of batches that it has."),
-    ("topic", Kind::Text, "Its topic, for Kafka clients."),
-    ("rates", Kind::One(&RATES), "How fast messages come and go."),
-]);
+const QUEUE: Schema = Schema::new(
+    "Queue",
+    &[
+        ("name", Kind::Text, "Its name."),
+        ("vhost", Kind::Text, "Its virtual host."),
+        ("type", Kind::Text, "classic, quorum or stream."),
+        ("durable", Kind::Bool, "It outlives a restart."),
+        ("auto_delete", Kind::Bool, "It goes with its last consumer."),
+        ("exclusive", Kind::Bool, "One connection alone may use it."),
+        ("arguments", Kind::Object, "As it was declared."),
+        ("policy", Kind::OrNull(&Kind::Text), "The policy that counts for it."),
+        ("messages", Kind::Int, "Ready and unacknowledged."),
+        ("ready", Kind::Int, "Messages that a consumer could get."),
+        ("unacknowledged", Kind::Int, "Messages that consumers have."),
+        (
+            "dying",
+            Kind::Int,
+            "Dead messages that are not yet among the dead letters; a purge takes those that cannot be sent.",
+        ),
+        ("consumers", Kind::Int, "How many there are."),
+        (
+            "bytes",
+            Kind::Int,
+            "Of its messages, with what is stored beside them, by the mean size of batches that it has.",
+        ),
+        ("topic", Kind::Text, "Its topic, for Kafka clients."),
+        ("rates", Kind::One(&RATES), "How fast messages come and go."),
+    ],
+);
 
-const CONSUMER: Schema = Schema::new("Consumer", &[
-    ("tag", Kind::Text, "Its name on its channel."),
-    ("connection", Kind::Text, "Its connection's id."),
-    ("user", Kind::OrNull(&Kind::Text), "Whose."),
-    ("prefetch", Kind::Int, "Messages that it may have unacknowledged; 0: any number."),
-    ("ack_required", Kind::Bool, "It acknowledges what it gets."),
-    ("active", Kind::Bool, "It is served."),
-    ("exclusive", Kind::Bool, "Nobody else may consume."),
-]);
+const CONSUMER: Schema = Schema::new(
+    "Consumer",
+    &[
+        ("tag", Kind::Text, "Its name on its channel."),
+        ("connection", Kind::Text, "Its connection's id."),
+        ("user", Kind::OrNull(&Kind::Text), "Whose."),
+        ("prefetch", Kind::Int, "Messages that it may have unacknowledged; 0: any number."),
+        ("ack_required", Kind::Bool, "It acknowledges what it gets."),
+        ("active", Kind::Bool, "It is served."),
+        ("exclusive", Kind::Bool, "Nobody else may consume."),
+    ],
+);
 
-const STATISTICS: Schema = Schema::new("QueueStatistics", &[
-    ("published", Kind::Int, "Messages that came, since the start."),
-    ("delivered", Kind::Int, "Given to consumers that acknowledge."),
-    ("delivered_no_ack", Kind::Int, "Given to consumers that do not."),
-    ("got", Kind::Int, "Taken one by one, to be acknowledged."),
-    ("got_no_ack", Kind::Int, "Taken one by one, and done with that."),
-    ("got_empty", Kind::Int, "Asked for when there was none."),
-    ("redelivered", Kind::Int, "Given not for the first time."),
-    ("acknowledged", Kind::Int, "Acknowledged."),
-]);
+const STATISTICS: Schema = Schema::new(
+    "QueueStatistics",
+    &[
+        ("published", Kind::Int, "Messages that came, since the start."),
+        ("delivered", Kind::Int, "Given to consumers that acknowledge."),
+        ("delivered_no_ack", Kind::Int, "Given to consumers that do not."),
+        ("got", Kind::Int, "Taken one by one, to be acknowledged."),
+        ("got_no_ack", Kind::Int, "Taken one by one, and done with that."),
+        ("got_empty", Kind::Int, "Asked for when there was none."),
+        ("redelivered", Kind::Int, "Given not for the first time."),
+        ("acknowledged", Kind::Int, "Acknowledged."),
+    ],
+);
 
-const QUEUE_FULL: Schema = Schema::more("QueueFull", &QUEUE, &[
-    ("consumers_list", Kind::List(&Kind::One(&CONSUMER)), "Who consumes."),
-    ("bindings", Kind::List(&Kind::One(&BINDING)), "What leads to it, beside the default exchange."),
-    ("statistics", Kind::One(&STATISTICS), "Since the start, or since it was declared."),
-]);
+const QUEUE_FULL: Schema = Schema::more(
+    "QueueFull",
+    &QUEUE,
+    &[
+        ("consumers_list", Kind::List(&Kind::One(&CONSUMER)), "Who consumes."),
+        ("bindings", Kind::List(&Kind::One(&BINDING)), "What leads to it, beside the default exchange."),
+        ("statistics", Kind::One(&STATISTICS), "Since the start, or since it was declared."),
+    ],
+);
 
-const WISH: Schema = Schema::body("QueueWish", &[], &[
-    ("durable", Kind::Bool, "It outlives a restart; true if absent."),
-    ("auto_delete", Kind::Bool, "It goes with its last consumer."),
-    ("type", Kind::Text, "classic, quorum or stream: argument x-queue-type."),
-    ("arguments", Kind::Object, "As a client would give them."),
-]);
+const WISH: Schema = Schema::body(
+    "QueueWish",
+    &[],
+    &[
+        ("durable", Kind::Bool, "It outlives a restart; true if absent."),
+        ("auto_delete", Kind::Bool, "It goes with its last consumer."),
+        ("type", Kind::Text, "classic, quorum or stream: argument x-queue-type."),
+        ("arguments", Kind::Object, "As a client would give them."),
+    ],
+);
 
 const PURGED: Schema = Schema::new("Purged", &[("purged", Kind::Int, "Messages that are gone.")]);
 
@@ -81,11 +109,24 @@ pub(crate) const ROUTES: &[Route] = &[
     route::list("/queues", Access::LoggedIn, "Queues of all virtual hosts", &QUEUE, all),
     route::list("/queues/{vhost}", Access::LoggedIn, "Queues of a virtual host", &QUEUE, all),
     get("/queues/{vhost}/{queue}", Access::LoggedIn, "A queue, its consumers and bindings", &QUEUE_FULL, show),
-    change(Verb::Put, "/queues/{vhost}/{queue}", Access::LoggedIn, "Declare a queue", Shape::One(&QUEUE), put).takes(&WISH).makes(),
+    change(Verb::Put, "/queues/{vhost}/{queue}", Access::LoggedIn, "Declare a queue", Shape::One(&QUEUE), put)
+        .takes(&WISH)
+        .makes(),
     change(Verb::Delete, "/queues/{vhost}/{queue}", Access::LoggedIn, "Delete a queue", Shape::Nothing, delete)
-        .asks(&[("if_unused", Kind::Bool, "true: only without consumers."), ("if_empty", Kind::Bool, "true: only without messages.")])
+        .asks(&[
+            ("if_unused", Kind::Bool, "true: only without consumers."),
+            ("if_empty", Kind::Bool, "true: only without messages."),
+        ])
         .tries(),
-    change(Verb::Post, "/queues/{vhost}/{queue}/purge", Access::LoggedIn, "Delete the messages that are ready", Shape::One(&PURGED), purge).tries(),
+    change(
+        Verb::Post,
+        "/queues/{vhost}/{queue}/purge",
+        Access::LoggedIn,
+        "Delete the messages that are ready",
+        Shape::One(&PURGED),
+        purge,
+    )
+    .tries(),
 ];
 
 /// The queue of the path.
@@ -95,7 +136,9 @@ pub(crate) const ROUTES: &[Route] = &[
 pub(crate) fn queue_of(call: &Call<'_>) -> Result<Arc<Queue>, Refusal> {
     let vhost = call.vhost()?;
     let name = call.path("queue");
-    vhost.queue(name.as_bytes()).ok_or_else(|| Answer::not_found(format!("there is no queue {name:?} in virtual host {:?}", vhost.name())))
+    vhost
+        .queue(name.as_bytes())
+        .ok_or_else(|| Answer::not_found(format!("there is no queue {name:?} in virtual host {:?}", vhost.name())))
 }
 
 /// Why a queue is as it was.
@@ -104,8 +147,14 @@ fn refused(error: QueueError) -> Refusal {
         QueueError::NotFound { .. } | QueueError::VhostDeleted(_) => Answer::not_found(error.to_string()),
         QueueError::Reserved(_) => Answer::not_allowed(error.to_string()),
         QueueError::Denied(denial) => denied(&denial),
-        QueueError::NotEmpty { .. } | QueueError::Locked { .. } | QueueError::Unequal(_) => Answer::conflict(error.to_string()),
-        QueueError::TooMany { .. } | QueueError::NodeFull { .. } | QueueError::NoMemory { .. } | QueueError::Topics { .. } | QueueError::TopicTaken { .. } => Answer::conflict(error.to_string()),
+        QueueError::NotEmpty { .. } | QueueError::Locked { .. } | QueueError::Unequal(_) => {
+            Answer::conflict(error.to_string())
+        }
+        QueueError::TooMany { .. }
+        | QueueError::NodeFull { .. }
+        | QueueError::NoMemory { .. }
+        | QueueError::Topics { .. }
+        | QueueError::TopicTaken { .. } => Answer::conflict(error.to_string()),
         QueueError::Append(error) => Answer::failed(error),
         other => Answer::invalid("arguments", other.to_string()),
     }
@@ -254,8 +303,11 @@ fn purge(call: &Call<'_>) -> Outcome {
     let caller = call.caller.who.caller(Via::Administration);
     let purged = call.control_or_try(move |broker, really| {
         broker.check_purge(&caller.principal, &queue)?;
-        Ok::<_, QueueError>((!queue.is_stream()).then(|| if really { broker.purge(&queue) } else { broker.counts(&queue).ready }))
+        Ok::<_, QueueError>(
+            (!queue.is_stream()).then(|| if really { broker.purge(&queue) } else { broker.counts(&queue).ready }),
+        )
     })?;
-    let purged = purged.map_err(refused)?.ok_or_else(|| Answer::conflict("a stream is not purged: truncate its topic"))?;
+    let purged =
+        purged.map_err(refused)?.ok_or_else(|| Answer::conflict("a stream is not purged: truncate its topic"))?;
     Ok(Answer::of(json!({"purged": purged})))
 }

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use broker::{AlterQuotaError, InvalidQuota, QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaSubject, QuotaUse, QuotaValues};
+use broker::{
+    AlterQuotaError, InvalidQuota, QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaSubject, QuotaUse, QuotaValues,
+};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -11,31 +13,64 @@ use super::listing::list;
 use super::route::{self, Access, Route, Shape, Verb, change};
 use super::schema::{Kind, Schema};
 
-const QUOTA: Schema = Schema::new("Quota", &[
-    ("name", Kind::Text, "The entity in words, like user bob, client-id default."),
-    ("entity", Kind::Object, "user, client-id or ip, or user and client-id; null is the default."),
-    ("values", Kind::Object, "Keys and numbers, like producer_byte_rate."),
-]);
+const QUOTA: Schema = Schema::new(
+    "Quota",
+    &[
+        ("name", Kind::Text, "The entity in words, like user bob, client-id default."),
+        ("entity", Kind::Object, "user, client-id or ip, or user and client-id; null is the default."),
+        ("values", Kind::Object, "Keys and numbers, like producer_byte_rate."),
+    ],
+);
 
-const WISH: Schema = Schema::body("QuotaWish", &["entity", "values"], &[
-    ("entity", Kind::Object, "As in a quota."),
-    ("values", Kind::Object, "Keys and numbers; null takes a quota away."),
-]);
+const WISH: Schema = Schema::body(
+    "QuotaWish",
+    &["entity", "values"],
+    &[
+        ("entity", Kind::Object, "As in a quota."),
+        ("values", Kind::Object, "Keys and numbers; null takes a quota away."),
+    ],
+);
 
-const USE: Schema = Schema::new("QuotaUse", &[
-    ("name", Kind::Text, "Whose it is, in words, like user bob, client-id etl, or topic orders."),
-    ("entity", Kind::Object, "user and client-id, or one of ip, topic and group, with its name."),
-    ("key", Kind::Text, "The quota's key, or the setting of the topic or the group."),
-    ("limit", Kind::OrNull(&Kind::Number), "Units a second, or percent of a thread; null: no rule applies to the group now."),
-    ("taken", Kind::Number, "Units taken since the limit came into force; of a share of time, percent of a thread times seconds."),
-    ("wait_ms", Kind::Number, "How long to wait before anything else may be taken."),
-    ("rules", Kind::OrNull(&Kind::Text), "Of a group: its rules."),
-]);
+const USE: Schema = Schema::new(
+    "QuotaUse",
+    &[
+        ("name", Kind::Text, "Whose it is, in words, like user bob, client-id etl, or topic orders."),
+        ("entity", Kind::Object, "user and client-id, or one of ip, topic and group, with its name."),
+        ("key", Kind::Text, "The quota's key, or the setting of the topic or the group."),
+        (
+            "limit",
+            Kind::OrNull(&Kind::Number),
+            "Units a second, or percent of a thread; null: no rule applies to the group now.",
+        ),
+        (
+            "taken",
+            Kind::Number,
+            "Units taken since the limit came into force; of a share of time, percent of a thread times seconds.",
+        ),
+        ("wait_ms", Kind::Number, "How long to wait before anything else may be taken."),
+        ("rules", Kind::OrNull(&Kind::Text), "Of a group: its rules."),
+    ],
+);
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/quotas", Access::Monitoring, "Quotas of users, client ids and addresses", &QUOTA, all),
-    route::list("/quotas/use", Access::Monitoring, "What is taken of quotas, those of topics and groups too", &USE, uses),
-    change(Verb::Put, "/quotas", Access::Administrator, "Set and take away quotas of an entity", Shape::One(&QUOTA), put).takes(&WISH).tries(),
+    route::list(
+        "/quotas/use",
+        Access::Monitoring,
+        "What is taken of quotas, those of topics and groups too",
+        &USE,
+        uses,
+    ),
+    change(
+        Verb::Put,
+        "/quotas",
+        Access::Administrator,
+        "Set and take away quotas of an entity",
+        Shape::One(&QUOTA),
+        put,
+    )
+    .takes(&WISH)
+    .tries(),
 ];
 
 fn name_of(entity: &QuotaEntity) -> String {
@@ -44,7 +79,8 @@ fn name_of(entity: &QuotaEntity) -> String {
 
 fn described(entity: &QuotaEntity, values: &QuotaValues) -> Value {
     let parts: Map<String, Value> = entity.parts().map(|(kind, name)| (kind.to_owned(), name.into())).collect();
-    let values: Map<String, Value> = values.iter().map(|(key, value)| (key.name().to_owned(), (*value).into())).collect();
+    let values: Map<String, Value> =
+        values.iter().map(|(key, value)| (key.name().to_owned(), (*value).into())).collect();
     json!({"name": name_of(entity), "entity": parts, "values": values})
 }
 
@@ -81,7 +117,8 @@ fn parts_of(subject: &QuotaSubject) -> Vec<(&'static str, &str)> {
 
 fn used(call: &Call<'_>, name: &str, found: &QuotaUse) -> Value {
     let QuotaUse { subject, key, limit, taken, wait } = found;
-    let entity: Map<String, Value> = parts_of(subject).into_iter().map(|(kind, name)| (kind.to_owned(), name.into())).collect();
+    let entity: Map<String, Value> =
+        parts_of(subject).into_iter().map(|(kind, name)| (kind.to_owned(), name.into())).collect();
     let rules = match subject {
         QuotaSubject::Group(group) => call.broker().group_config(group).overrides.get(*key).cloned(),
         _ => None,
@@ -96,9 +133,14 @@ fn refused(error: &InvalidQuota) -> Refusal {
     match error {
         InvalidQuota::Key(key) => {
             let known = QuotaKey::ALL.map(QuotaKey::name).join(", ");
-            Answer::invalid(&format!("values.{key}"), format!("{reason}: there are {known}, the last for addresses, the others for users and client ids"))
+            Answer::invalid(
+                &format!("values.{key}"),
+                format!("{reason}: there are {known}, the last for addresses, the others for users and client ids"),
+            )
         }
-        InvalidQuota::NotPositive(key) | InvalidQuota::NotFinite(key) | InvalidQuota::NotWhole(key, _) => Answer::invalid(&format!("values.{key}"), reason),
+        InvalidQuota::NotPositive(key) | InvalidQuota::NotFinite(key) | InvalidQuota::NotWhole(key, _) => {
+            Answer::invalid(&format!("values.{key}"), reason)
+        }
         InvalidQuota::EmptyName(kind) => Answer::invalid(&format!("entity.{kind}"), reason),
         InvalidQuota::Address(_) => Answer::invalid("entity.ip", reason),
         _ => Answer::invalid("entity", reason),

@@ -26,65 +26,87 @@ use super::places::SEARCHES;
 use super::route::{Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 
-const FIELD: Schema = Schema::new("RecordField", &[
-    ("text", Kind::OrNull(&Kind::Text), "If it is text."),
-    ("base64", Kind::OrNull(&Kind::Text), "Otherwise."),
-    ("bytes", Kind::Int, "Its whole length."),
-    ("truncated", Kind::Bool, "Only its beginning is shown."),
-]);
+const FIELD: Schema = Schema::new(
+    "RecordField",
+    &[
+        ("text", Kind::OrNull(&Kind::Text), "If it is text."),
+        ("base64", Kind::OrNull(&Kind::Text), "Otherwise."),
+        ("bytes", Kind::Int, "Its whole length."),
+        ("truncated", Kind::Bool, "Only its beginning is shown."),
+    ],
+);
 
-const HEADER: Schema = Schema::new("RecordHeader", &[
-    ("name", Kind::Text, "Its name."),
-    ("value", Kind::OrNull(&Kind::One(&FIELD)), "Its value."),
-]);
+const HEADER: Schema = Schema::new(
+    "RecordHeader",
+    &[("name", Kind::Text, "Its name."), ("value", Kind::OrNull(&Kind::One(&FIELD)), "Its value.")],
+);
 
-const AMQP: Schema = Schema::new("RecordOfAmqp", &[
-    ("exchange", Kind::Text, "Where an AMQP client published it to; empty: the default exchange."),
-    ("routing_key", Kind::Text, "With which routing key."),
-]);
+const AMQP: Schema = Schema::new(
+    "RecordOfAmqp",
+    &[
+        ("exchange", Kind::Text, "Where an AMQP client published it to; empty: the default exchange."),
+        ("routing_key", Kind::Text, "With which routing key."),
+    ],
+);
 
-const RECORD: Schema = Schema::new("Record", &[
-    ("partition", Kind::Int, "Where it is."),
-    ("offset", Kind::Int, "Its offset there."),
-    ("timestamp", Kind::Int, "ms since 1970."),
-    ("bytes", Kind::Int, "Of key, value and headers."),
-    ("key", Kind::OrNull(&Kind::One(&FIELD)), "Its key."),
-    ("value", Kind::OrNull(&Kind::One(&FIELD)), "Its value; null: a tombstone."),
-    ("headers", Kind::List(&Kind::One(&HEADER)), "Its headers, in order."),
-    ("headers_left_out", Kind::Int, "Further headers, for which there was no room."),
-    ("amqp", Kind::OrNull(&Kind::One(&AMQP)), "If it came over AMQP."),
-]);
+const RECORD: Schema = Schema::new(
+    "Record",
+    &[
+        ("partition", Kind::Int, "Where it is."),
+        ("offset", Kind::Int, "Its offset there."),
+        ("timestamp", Kind::Int, "ms since 1970."),
+        ("bytes", Kind::Int, "Of key, value and headers."),
+        ("key", Kind::OrNull(&Kind::One(&FIELD)), "Its key."),
+        ("value", Kind::OrNull(&Kind::One(&FIELD)), "Its value; null: a tombstone."),
+        ("headers", Kind::List(&Kind::One(&HEADER)), "Its headers, in order."),
+        ("headers_left_out", Kind::Int, "Further headers, for which there was no room."),
+        ("amqp", Kind::OrNull(&Kind::One(&AMQP)), "If it came over AMQP."),
+    ],
+);
 
-const UNREAD: Schema = Schema::new("UnreadBatch", &[
-    ("partition", Kind::Int, "Where."),
-    ("offset", Kind::Int, "Its first offset."),
-    ("reason", Kind::Text, "Why it cannot be taken apart."),
-]);
+const UNREAD: Schema = Schema::new(
+    "UnreadBatch",
+    &[
+        ("partition", Kind::Int, "Where."),
+        ("offset", Kind::Int, "Its first offset."),
+        ("reason", Kind::Text, "Why it cannot be taken apart."),
+    ],
+);
 
-const RECORDS: Schema = Schema::new("Records", &[
-    ("records", Kind::List(&Kind::One(&RECORD)), "Those that were found."),
-    ("cursor", Kind::OrNull(&Kind::Text), "Asks on from here, with the same conditions; null: that was all."),
-    ("looked_records", Kind::Int, "Records that were looked at."),
-    ("looked_bytes", Kind::Int, "Bytes that were looked through."),
-    ("cut", Kind::Bool, "The time was over, or the bytes, before the search was."),
-    ("unread", Kind::List(&Kind::One(&UNREAD)), "Batches that were passed over, the first hundred."),
-]);
+const RECORDS: Schema = Schema::new(
+    "Records",
+    &[
+        ("records", Kind::List(&Kind::One(&RECORD)), "Those that were found."),
+        ("cursor", Kind::OrNull(&Kind::Text), "Asks on from here, with the same conditions; null: that was all."),
+        ("looked_records", Kind::Int, "Records that were looked at."),
+        ("looked_bytes", Kind::Int, "Bytes that were looked through."),
+        ("cut", Kind::Bool, "The time was over, or the bytes, before the search was."),
+        ("unread", Kind::List(&Kind::One(&UNREAD)), "Batches that were passed over, the first hundred."),
+    ],
+);
 
-const NEW_RECORD: Schema = Schema::body("NewRecord", &[], &[
-    ("partition", Kind::OrNull(&Kind::Int), "Where to; otherwise by the key, as Kafka's clients do, or by turns."),
-    ("timestamp", Kind::OrNull(&Kind::Int), "ms since 1970; otherwise now."),
-    ("key", Kind::OrNull(&Kind::Text), "The key."),
-    ("key_encoding", Kind::OrNull(&Kind::Text), "text or base64."),
-    ("value", Kind::OrNull(&Kind::Text), "The value; without it is a tombstone."),
-    ("value_encoding", Kind::OrNull(&Kind::Text), "text or base64."),
-    ("headers", Kind::List(&Kind::Object), "{\"name\", \"value\"}, in order."),
-]);
+const NEW_RECORD: Schema = Schema::body(
+    "NewRecord",
+    &[],
+    &[
+        ("partition", Kind::OrNull(&Kind::Int), "Where to; otherwise by the key, as Kafka's clients do, or by turns."),
+        ("timestamp", Kind::OrNull(&Kind::Int), "ms since 1970; otherwise now."),
+        ("key", Kind::OrNull(&Kind::Text), "The key."),
+        ("key_encoding", Kind::OrNull(&Kind::Text), "text or base64."),
+        ("value", Kind::OrNull(&Kind::Text), "The value; without it is a tombstone."),
+        ("value_encoding", Kind::OrNull(&Kind::Text), "text or base64."),
+        ("headers", Kind::List(&Kind::Object), "{\"name\", \"value\"}, in order."),
+    ],
+);
 
-const PUBLISHED: Schema = Schema::new("Published", &[
-    ("partition", Kind::Int, "Where it is."),
-    ("offset", Kind::Int, "Its offset there."),
-    ("timestamp", Kind::Int, "ms since 1970, as stored."),
-]);
+const PUBLISHED: Schema = Schema::new(
+    "Published",
+    &[
+        ("partition", Kind::Int, "Where it is."),
+        ("offset", Kind::Int, "Its offset there."),
+        ("timestamp", Kind::Int, "ms since 1970, as stored."),
+    ],
+);
 
 pub(crate) const ROUTES: &[Route] = &[
     get("/topics/{topic}/records", Access::LoggedIn, "Look for records", &RECORDS, browse).asks(&[
@@ -96,13 +118,26 @@ pub(crate) const ROUTES: &[Route] = &[
         ("key_contains", Kind::Text, "The key contains this."),
         ("header", Kind::Text, "There is a header of this name, or NAME=VALUE."),
         ("text", Kind::Text, "The value contains this."),
-        ("json", Kind::Text, "A place in a value that is JSON: PATH, or PATH with =, !=, <, <=, >, >= or ~ (contains) and a value."),
+        (
+            "json",
+            Kind::Text,
+            "A place in a value that is JSON: PATH, or PATH with =, !=, <, <=, >, >= or ~ (contains) and a value.",
+        ),
         ("limit", Kind::Int, "Records: 50, at most 500."),
         ("truncate", Kind::Int, "Bytes that are shown of each key, value and header: 16384, at most 1 MiB."),
         ("time_ms", Kind::Int, "Search at most so long: 1500, at most 5000."),
         ("cursor", Kind::Text, "Of the answer before."),
     ]),
-    change(Verb::Post, "/topics/{topic}/records", Access::LoggedIn, "Publish a record", Shape::One(&PUBLISHED), publish).takes(&NEW_RECORD).always_makes(),
+    change(
+        Verb::Post,
+        "/topics/{topic}/records",
+        Access::LoggedIn,
+        "Publish a record",
+        Shape::One(&PUBLISHED),
+        publish,
+    )
+    .takes(&NEW_RECORD)
+    .always_makes(),
 ];
 
 const LIMIT_DEFAULT: u64 = 50;
@@ -146,12 +181,25 @@ fn browse(call: &Call<'_>) -> Outcome {
     let truncate = bounded(call, "truncate", SHOWN_DEFAULT, 16..=SHOWN_MAX)?.min(share);
     let longest = Duration::from_millis(bounded(call, "time_ms", TIME_DEFAULT, 10..=TIME_MAX)?);
     let conditions = conditions(call)?;
-    let _place = SEARCHES.take().ok_or_else(|| Answer::unavailable("busy", "others are searching: try again in a second"))?;
+    let _place =
+        SEARCHES.take().ok_or_else(|| Answer::unavailable("busy", "others are searching: try again in a second"))?;
     let mut scans = scans(call, &topic, newest_first)?;
-    let shown = move |partition: u32, found: &record::Record| shown::record(partition, found, truncate as usize, share as usize);
-    let search = Search { broker: call.broker(), newest_first, conditions: &conditions, limit: limit as usize, shown: &shown, longest };
+    let shown = move |partition: u32, found: &record::Record| {
+        shown::record(partition, found, truncate as usize, share as usize)
+    };
+    let search = Search {
+        broker: call.broker(),
+        newest_first,
+        conditions: &conditions,
+        limit: limit as usize,
+        shown: &shown,
+        longest,
+    };
     let found = search.run(&mut scans).map_err(|error| unreadable(call, &topic, error))?;
-    let unread = found.unread.iter().map(|(partition, offset, reason)| json!({"partition": partition, "offset": offset, "reason": reason}));
+    let unread = found
+        .unread
+        .iter()
+        .map(|(partition, offset, reason)| json!({"partition": partition, "offset": offset, "reason": reason}));
     Ok(Answer::of(json!({
         "cursor": cursor_of(&scans, newest_first),
         "looked_records": found.looked_records,
@@ -179,14 +227,17 @@ fn unreadable(call: &Call<'_>, topic: &Topic, error: ReadError) -> Refusal {
 fn conditions(call: &Call<'_>) -> Result<Conditions, Refusal> {
     let given = |name: &str| call.query(name).filter(|value| !value.is_empty());
     let conditions = ["key", "key_contains", "header", "text", "json"];
-    if let Some(long) = conditions.into_iter().find(|name| given(name).is_some_and(|value| value.len() > CONDITION_MAX)) {
+    if let Some(long) = conditions.into_iter().find(|name| given(name).is_some_and(|value| value.len() > CONDITION_MAX))
+    {
         return Err(Answer::invalid(long, format!("it has at most {CONDITION_MAX} bytes")));
     }
     let header = given("header").map(|wanted| match wanted.split_once('=') {
         Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
         None => (wanted.to_owned(), None),
     });
-    let wrong = |wrong: condition::Wrong| Answer::invalid("json", format!("{} (at character {})", wrong.reason, wrong.position + 1));
+    let wrong = |wrong: condition::Wrong| {
+        Answer::invalid("json", format!("{} (at character {})", wrong.reason, wrong.position + 1))
+    };
     let json = given("json").map(JsonCondition::parse).transpose().map_err(wrong)?;
     let key = given("key").map(|value| value.as_bytes().to_vec());
     Ok(Conditions { key, key_part: given("key_contains").map(finder), header, text: given("text").map(finder), json })
@@ -203,9 +254,14 @@ fn scans(call: &Call<'_>, topic: &Topic, newest_first: bool) -> Result<Vec<Scan>
     }
     let chosen = match call.number("partition")? {
         Some(partition) if (partition as usize) < logs.len() => partition as usize..partition as usize + 1,
-        Some(_) => return Err(Answer::invalid("partition", format!("the topic has partitions 0 to {}", logs.len() - 1))),
+        Some(_) => {
+            return Err(Answer::invalid("partition", format!("the topic has partitions 0 to {}", logs.len() - 1)));
+        }
         None if logs.len() > PARTITIONS_MAX => {
-            return Err(Answer::invalid("partition", format!("more than {PARTITIONS_MAX} are not searched together: choose one")));
+            return Err(Answer::invalid(
+                "partition",
+                format!("more than {PARTITIONS_MAX} are not searched together: choose one"),
+            ));
         }
         None => 0..logs.len(),
     };
@@ -228,7 +284,8 @@ fn scans(call: &Call<'_>, topic: &Topic, newest_first: bool) -> Result<Vec<Scan>
 
 /// The first offset from a time on; the end if there is none.
 fn of_time(call: &Call<'_>, topic: &Topic, log: &Arc<Log>, time: i64) -> Result<u64, Refusal> {
-    let found = call.broker().journal_of(log.id()).find_by_time(log, time).map_err(|error| unreadable(call, topic, error))?;
+    let found =
+        call.broker().journal_of(log.id()).find_by_time(log, time).map_err(|error| unreadable(call, topic, error))?;
     Ok(found.map_or(log.last_stable(), |(offset, _)| offset).0)
 }
 
@@ -290,7 +347,8 @@ fn publish(call: &Call<'_>) -> Outcome {
         headers: headers_of(&body)?,
     };
     let published = call.broker().publish_record(&topic, &wanted).map_err(refused)?;
-    let answer = json!({"partition": published.partition, "offset": published.offset.0, "timestamp": published.timestamp});
+    let answer =
+        json!({"partition": published.partition, "offset": published.offset.0, "timestamp": published.timestamp});
     Ok(Answer::made(true, answer))
 }
 
@@ -325,7 +383,9 @@ mod tests {
         let parse = |text: &str, newest| parse_cursor(text, newest);
         assert_eq!(parse("newest.0:5-10.3:0-7", true), Some(vec![(0, 5..10), (3, 0..7)]));
         assert_eq!(parse("oldest.0:5-10", false), Some(vec![(0, 5..10)]));
-        for wrong in ["", "newest", "newest.", "oldest.0:5-10", "newest.0:5", "newest.x:1-2", "newest.0:-1-2", "newest.0:1-2."] {
+        for wrong in
+            ["", "newest", "newest.", "oldest.0:5-10", "newest.0:5", "newest.x:1-2", "newest.0:-1-2", "newest.0:1-2."]
+        {
             assert_eq!(parse(wrong, true), None, "{wrong}");
         }
     }

@@ -14,32 +14,49 @@ use super::groups::{group_refused, may};
 use super::route::{Access, Route, Shape, Verb, change};
 use super::schema::{Kind, Schema};
 
-const RESET: Schema = Schema::body("Reset", &["to"], &[
-    (
-        "to",
-        Kind::Any,
-        "\"earliest\", \"latest\", {\"offset\": 5}, {\"timestamp\": ms since 1970}, {\"duration_ms\": so long ago} or {\"shift\": records after, negative: before}.",
-    ),
-    ("topics", Kind::List(&Kind::Text), "Of these topics; of all that it has offsets of if absent."),
-    ("partitions", Kind::List(&Kind::Int), "Of these partitions; of all if absent."),
-]);
+const RESET: Schema = Schema::body(
+    "Reset",
+    &["to"],
+    &[
+        (
+            "to",
+            Kind::Any,
+            "\"earliest\", \"latest\", {\"offset\": 5}, {\"timestamp\": ms since 1970}, {\"duration_ms\": so long ago} or {\"shift\": records after, negative: before}.",
+        ),
+        ("topics", Kind::List(&Kind::Text), "Of these topics; of all that it has offsets of if absent."),
+        ("partitions", Kind::List(&Kind::Int), "Of these partitions; of all if absent."),
+    ],
+);
 
-const MOVED: Schema = Schema::new("MovedOffset", &[
-    ("topic", Kind::Text, "Its name."),
-    ("partition", Kind::Int, "Index."),
-    ("from", Kind::OrNull(&Kind::Int), "Where the group was."),
-    ("to", Kind::Int, "Where it goes on."),
-    ("change", Kind::OrNull(&Kind::Int), "By how much that is more."),
-]);
+const MOVED: Schema = Schema::new(
+    "MovedOffset",
+    &[
+        ("topic", Kind::Text, "Its name."),
+        ("partition", Kind::Int, "Index."),
+        ("from", Kind::OrNull(&Kind::Int), "Where the group was."),
+        ("to", Kind::Int, "Where it goes on."),
+        ("change", Kind::OrNull(&Kind::Int), "By how much that is more."),
+    ],
+);
 
-const MOVES: Schema = Schema::new("MovedOffsets", &[
-    ("dry_run", Kind::Bool, "Nothing was done."),
-    ("offsets", Kind::List(&Kind::One(&MOVED)), "By topic and partition."),
-]);
+const MOVES: Schema = Schema::new(
+    "MovedOffsets",
+    &[
+        ("dry_run", Kind::Bool, "Nothing was done."),
+        ("offsets", Kind::List(&Kind::One(&MOVED)), "By topic and partition."),
+    ],
+);
 
-pub(crate) const ROUTES: &[Route] = &[
-    change(Verb::Post, "/groups/{group}/reset", Access::LoggedIn, "Have a group without members go on elsewhere", Shape::One(&MOVES), reset).takes(&RESET).tries(),
-];
+pub(crate) const ROUTES: &[Route] = &[change(
+    Verb::Post,
+    "/groups/{group}/reset",
+    Access::LoggedIn,
+    "Have a group without members go on elsewhere",
+    Shape::One(&MOVES),
+    reset,
+)
+.takes(&RESET)
+.tries()];
 
 /// Where a group is to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +70,12 @@ enum To {
 
 impl To {
     fn of(value: Option<&Value>, now_ms: i64) -> Result<Self, Refusal> {
-        let refuse = || Answer::invalid("to", "it is earliest, latest, or an object with one of offset, timestamp, duration_ms and shift");
+        let refuse = || {
+            Answer::invalid(
+                "to",
+                "it is earliest, latest, or an object with one of offset, timestamp, duration_ms and shift",
+            )
+        };
         match value.ok_or_else(refuse)? {
             Value::String(word) if word == "earliest" => Ok(Self::Earliest),
             Value::String(word) if word == "latest" => Ok(Self::Latest),
@@ -111,7 +133,9 @@ fn known(call: &Call<'_>, group: &str, is_share: bool) -> Vec<(String, u32, u64)
     let broker = call.broker();
     if !is_share {
         let all = broker.groups().offsets(group).into_iter();
-        return all.filter_map(|(topic, partition, committed)| Some((topic, partition, u64::try_from(committed.offset).ok()?))).collect();
+        return all
+            .filter_map(|(topic, partition, committed)| Some((topic, partition, u64::try_from(committed.offset).ok()?)))
+            .collect();
     }
     let of = |shared: &Arc<broker::SharedSubscription>| {
         let topic = broker.topic_by_id(types::TopicId(uuid::Uuid::from_u128(shared.name().topic)))?;
@@ -124,7 +148,8 @@ fn known(call: &Call<'_>, group: &str, is_share: bool) -> Vec<(String, u32, u64)
 fn places(call: &Call<'_>, body: &Fields, known: &[(String, u32, u64)]) -> Result<Vec<Place>, Refusal> {
     let partitions = partitions_of(body)?;
     let topics = body.words("topics")?;
-    let offsets: HashMap<(&str, u32), u64> = known.iter().map(|(topic, partition, offset)| ((topic.as_str(), *partition), *offset)).collect();
+    let offsets: HashMap<(&str, u32), u64> =
+        known.iter().map(|(topic, partition, offset)| ((topic.as_str(), *partition), *offset)).collect();
     let mut wanted: Vec<(String, u32)> = Vec::new();
     match &topics {
         None => wanted.extend(known.iter().map(|(topic, partition, _)| (topic.clone(), *partition))),
@@ -132,7 +157,8 @@ fn places(call: &Call<'_>, body: &Fields, known: &[(String, u32, u64)]) -> Resul
             let mut seen = HashSet::new();
             for (at, name) in names.iter().enumerate().filter(|(_, name)| seen.insert(name.as_str())) {
                 let topic = call.broker().topic(name).filter(|_| call.sees_topic(name));
-                let topic = topic.ok_or_else(|| Answer::invalid(&format!("topics[{at}]"), format!("there is no topic {name:?}")))?;
+                let topic = topic
+                    .ok_or_else(|| Answer::invalid(&format!("topics[{at}]"), format!("there is no topic {name:?}")))?;
                 wanted.extend((0..topic.logs().len() as u32).map(|partition| (name.clone(), partition)));
             }
         }
@@ -180,11 +206,16 @@ fn members(call: &Call<'_>, group: &str, kind: Option<&str>) -> usize {
 /// 403, 409.
 fn check(call: &Call<'_>, group: &str, is_share: bool, topic: &Topic) -> Result<(), Refusal> {
     if !call.sees_topic(&topic.name) {
-        return Err(Answer::not_allowed("the group has offsets of topics that you may not see: say which topics are meant"));
+        return Err(Answer::not_allowed(
+            "the group has offsets of topics that you may not see: say which topics are meant",
+        ));
     }
     call.check_topic(Permission::Read, AclOperation::Read, &topic.name)?;
     if is_share && call.broker().is_queue_of(group, topic) {
-        return Err(Answer::conflict(format!("topic {:?} is a queue's: its messages are moved by nobody but its clients", topic.name)));
+        return Err(Answer::conflict(format!(
+            "topic {:?} is a queue's: its messages are moved by nobody but its clients",
+            topic.name
+        )));
     }
     Ok(())
 }
@@ -204,7 +235,10 @@ fn reset(call: &Call<'_>) -> Outcome {
     }
     let is_share = kind == Some("share");
     if is_share && matches!(to, To::Shift(_)) {
-        return Err(Answer::invalid("to.shift", "a share group has done with some records after its start: name an offset or a time"));
+        return Err(Answer::invalid(
+            "to.shift",
+            "a share group has done with some records after its start: name an offset or a time",
+        ));
     }
     let known = known(call, &group, is_share);
     let (mut moves, mut shown) = (Vec::new(), Vec::new());
@@ -251,7 +285,15 @@ mod tests {
         assert_eq!(of(json!({"offset": 5})), Some(To::Offset(5)));
         assert_eq!(of(json!({"duration_ms": 1000})), Some(To::Timestamp(9000)));
         assert_eq!(of(json!({"shift": -3})), Some(To::Shift(-3)));
-        for wrong in [json!("middle"), json!({}), json!({"offset": -1}), json!({"offset": 1, "shift": 1}), json!({"timestamp": "now"}), json!(5), Value::Null] {
+        for wrong in [
+            json!("middle"),
+            json!({}),
+            json!({"offset": -1}),
+            json!({"offset": 1, "shift": 1}),
+            json!({"timestamp": "now"}),
+            json!(5),
+            Value::Null,
+        ] {
             assert_eq!(of(wrong.clone()), None, "{wrong}");
         }
         assert!(To::of(None, 0).is_err());

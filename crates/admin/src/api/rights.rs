@@ -38,13 +38,20 @@ impl Call<'_> {
     ///
     /// # Errors
     /// 403.
-    pub fn check_as(&self, vhost: &str, permission: Permission, operation: AclOperation, name: &[u8]) -> Result<(), Refusal> {
+    pub fn check_as(
+        &self,
+        vhost: &str,
+        permission: Permission,
+        operation: AclOperation,
+        name: &[u8],
+    ) -> Result<(), Refusal> {
         let who = &self.caller.who;
         if who.is_administrator() {
             return Ok(());
         }
         self.check_only_permission(vhost, permission, name)?;
-        who.check_acl(vhost, operation, name).map_err(|_| self.not_granted(operation, AclResource::Topic, &String::from_utf8_lossy(name)))
+        who.check_acl(vhost, operation, name)
+            .map_err(|_| self.not_granted(operation, AclResource::Topic, &String::from_utf8_lossy(name)))
     }
 
     /// May who asks do this with a topic of this name?
@@ -105,12 +112,16 @@ impl Call<'_> {
 }
 
 fn not_permitted(user: &str, vhost: &str, permission: Permission, name: &str) -> Refusal {
-    Answer::not_allowed(format!("user {user:?} has no {permission:?} permission for {name:?} in virtual host {vhost:?}"))
+    Answer::not_allowed(format!(
+        "user {user:?} has no {permission:?} permission for {name:?} in virtual host {vhost:?}"
+    ))
 }
 
 fn not_granted(user: &str, operation: AclOperation, resource: AclResource, name: &str) -> Refusal {
     let (operation, resource) = (operation.name(), resource.name());
-    Answer::not_allowed(format!("access control entries do not allow user {user:?} operation {operation} on {resource} {name:?}"))
+    Answer::not_allowed(format!(
+        "access control entries do not allow user {user:?} operation {operation} on {resource} {name:?}"
+    ))
 }
 
 /// 403: the controller found that something is missing.
@@ -119,7 +130,9 @@ pub(crate) fn denied(denial: &Denial) -> Refusal {
     match rule {
         Rule::Permission(permission) => not_permitted(user, vhost, *permission, name),
         Rule::Acl(operation, resource) => not_granted(user, *operation, *resource, name),
-        Rule::Administrator => Answer::not_allowed(format!("group {name:?} belongs to the queues of all virtual hosts: it takes tag administrator")),
+        Rule::Administrator => Answer::not_allowed(format!(
+            "group {name:?} belongs to the queues of all virtual hosts: it takes tag administrator"
+        )),
         Rule::Key(..) => Answer::not_allowed(denial.to_string()),
     }
 }

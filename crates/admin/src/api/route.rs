@@ -4,12 +4,16 @@ use super::answer::Outcome;
 use super::call::Call;
 use super::schema::{Field, Kind, Schema};
 use super::{
-    acls, bindings, config, connections, exchanges, filters, groups, journals, listing, live, login, messages, openapi, operations, overview, permissions, queues, quotas, records, reset, topics, users, vhosts, why,
+    acls, bindings, config, connections, exchanges, filters, groups, journals, listing, live, login, messages, openapi,
+    operations, overview, permissions, queues, quotas, records, reset, topics, users, vhosts, why,
 };
 use crate::paths;
 
-const DRY_RUN: [Field; 1] =
-    [("dry_run", Kind::Bool, "true: everything is checked and nothing done; the answer is what doing it would have, with 200 in place of 201.")];
+const DRY_RUN: [Field; 1] = [(
+    "dry_run",
+    Kind::Bool,
+    "true: everything is checked and nothing done; the answer is what doing it would have, with 200 in place of 201.",
+)];
 
 /// All resources.
 pub(crate) const TABLES: &[&[Route]] = &[
@@ -106,23 +110,49 @@ pub(crate) struct Route {
     pub handler: fn(&Call<'_>) -> Outcome,
 }
 
-const fn route(verb: Verb, path: &'static str, access: Access, summary: &'static str, answer: Shape, handler: fn(&Call<'_>) -> Outcome) -> Route {
+const fn route(
+    verb: Verb,
+    path: &'static str,
+    access: Access,
+    summary: &'static str,
+    answer: Shape,
+    handler: fn(&Call<'_>) -> Outcome,
+) -> Route {
     let statuses: &[&str] = if matches!(answer, Shape::Nothing) { &["204"] } else { &["200"] };
     Route { verb, path, access, summary, query: &[], body: None, answer, statuses, tries: false, handler }
 }
 
 /// A row that shows one thing.
-pub(crate) const fn get(path: &'static str, access: Access, summary: &'static str, answer: &'static Schema, handler: fn(&Call<'_>) -> Outcome) -> Route {
+pub(crate) const fn get(
+    path: &'static str,
+    access: Access,
+    summary: &'static str,
+    answer: &'static Schema,
+    handler: fn(&Call<'_>) -> Outcome,
+) -> Route {
     route(Verb::Get, path, access, summary, Shape::One(answer), handler)
 }
 
 /// A row that lists things.
-pub(crate) const fn list(path: &'static str, access: Access, summary: &'static str, answer: &'static Schema, handler: fn(&Call<'_>) -> Outcome) -> Route {
+pub(crate) const fn list(
+    path: &'static str,
+    access: Access,
+    summary: &'static str,
+    answer: &'static Schema,
+    handler: fn(&Call<'_>) -> Outcome,
+) -> Route {
     route(Verb::Get, path, access, summary, Shape::List(answer), handler)
 }
 
 /// A row that changes something.
-pub(crate) const fn change(verb: Verb, path: &'static str, access: Access, summary: &'static str, answer: Shape, handler: fn(&Call<'_>) -> Outcome) -> Route {
+pub(crate) const fn change(
+    verb: Verb,
+    path: &'static str,
+    access: Access,
+    summary: &'static str,
+    answer: Shape,
+    handler: fn(&Call<'_>) -> Outcome,
+) -> Route {
     route(verb, path, access, summary, answer, handler)
 }
 

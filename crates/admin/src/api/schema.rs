@@ -63,7 +63,8 @@ impl Schema {
         // A place for it, so that shapes that name each other come to an end.
         into.insert(self.name.to_owned(), Value::Null);
         let fields = self.all();
-        let required: Vec<&str> = self.required.map_or_else(|| fields.iter().map(|(name, _, _)| *name).collect(), <[_]>::to_vec);
+        let required: Vec<&str> =
+            self.required.map_or_else(|| fields.iter().map(|(name, _, _)| *name).collect(), <[_]>::to_vec);
         let mut properties = Map::new();
         for (name, kind, text) in &fields {
             let mut described = kind.describe(into);

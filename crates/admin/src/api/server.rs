@@ -56,7 +56,11 @@ impl Server {
     }
 }
 
-async fn answer(State(server): State<Server>, ConnectInfo(peers): ConnectInfo<Peers>, request: Request) -> Response<Body> {
+async fn answer(
+    State(server): State<Server>,
+    ConnectInfo(peers): ConnectInfo<Peers>,
+    request: Request,
+) -> Response<Body> {
     let head = *request.method() == Method::HEAD;
     let answered = respond(&server, peers, request).await.unwrap_or_else(|refusal| *refusal);
     let mut response = answered.into_response();
@@ -70,7 +74,8 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
     let (parts, body) = request.into_parts();
     let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
     let changes = method != Method::GET;
-    origin::check_own(&peers, &parts.headers, if changes { Asked::Change } else { Asked::Data }).map_err(Answer::wrong_origin)?;
+    origin::check_own(&peers, &parts.headers, if changes { Asked::Change } else { Asked::Data })
+        .map_err(Answer::wrong_origin)?;
     let recovering = || Answer::unavailable("recovering", "the broker is reading its data");
     let management = server.managed.get().ok_or_else(recovering)?;
     let path = parts.uri.path().strip_prefix("/v1").unwrap_or_default();
@@ -81,15 +86,22 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
         Found::OtherMethod(allowed) => return Err(Answer::method_not_allowed(allowed)),
         Found::Nothing => return Err(Answer::not_found("there is no such path: /v1/openapi.json names them all")),
     };
-    let filled: Vec<(&'static str, String)> = filled.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
+    let filled: Vec<(&'static str, String)> =
+        filled.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
     let api = Arc::clone(&server.api);
     if route.access == Access::Open {
-        let body = if changes { read(&parts, body, Bounds { bytes: OPEN_BODY_MAX, ..Bounds::USUAL }, "").await? } else { Read::none() };
+        let body = if changes {
+            read(&parts, body, Bounds { bytes: OPEN_BODY_MAX, ..Bounds::USUAL }, "").await?
+        } else {
+            Read::none()
+        };
         return answer_open(&api, &management, route, body.bytes(), (&parts.headers, peers.peer)).await;
     }
     let caller = api.sessions.caller(&management.broker, &parts.headers, peers.peer).await?;
     let judged = check_csrf(&caller, &parts.headers, changes).and_then(|()| check_access(&caller.who, route.access));
-    judged.inspect_err(|refusal| caller.who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), refusal.status()))?;
+    judged.inspect_err(|refusal| {
+        caller.who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), refusal.status())
+    })?;
     let body = read(&parts, body, Bounds::USUAL, caller.who.name()).await?;
     let doing = if changes { Doing::Changes } else { Doing::Looks };
     let asked = Asks { api, management, caller, route, filled, parts, body, from: peers.peer.ip() };
@@ -117,17 +129,34 @@ impl Asks {
     fn answer(&self, text: Text) -> Outcome {
         let Self { api, management, caller, route, filled, parts, body, from } = self;
         // The body may have taken its time, and room for the answer too: what was allowed before may not be any more.
-        let who = caller.who.renewed().ok_or_else(|| Answer::not_authenticated("who asks has to log in anew", false))?;
+        let who =
+            caller.who.renewed().ok_or_else(|| Answer::not_authenticated("who asks has to log in anew", false))?;
         check_access(&who, route.access)?;
         let caller = &Caller { who, via: caller.via.clone() };
         let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let filled = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let call = Call { api, management, caller, filled, query, headers: &parts.headers, body: body.bytes(), tries: route.tries, access: route.access, text: Cell::new(text) };
+        let call = Call {
+            api,
+            management,
+            caller,
+            filled,
+            query,
+            headers: &parts.headers,
+            body: body.bytes(),
+            tries: route.tries,
+            access: route.access,
+            text: Cell::new(text),
+        };
         check_query(&call, route)?;
         management.rates.touch();
         let outcome = (route.handler)(&call);
         // A status that the description does not name would be taken for a refusal.
-        debug_assert!(outcome.as_ref().map_or(true, |answer| route.statuses.contains(&answer.status().as_str())), "{} {}", parts.method, route.path);
+        debug_assert!(
+            outcome.as_ref().map_or(true, |answer| route.statuses.contains(&answer.status().as_str())),
+            "{} {}",
+            parts.method,
+            route.path
+        );
         let (Ok(answer) | Err(answer)) = outcome.map_err(|refusal| *refusal);
         let answer = answer.written(call.text.take());
         if !call.dry_run() && !answer.text().is_some_and(Text::is_short) {
@@ -146,7 +175,13 @@ fn unescape_dots(segment: &mut String) {
 }
 
 /// What is answered to everybody.
-async fn answer_open(api: &Api, management: &Arc<Management>, route: &Route, body: &[u8], from: (&HeaderMap, SocketAddr)) -> Outcome {
+async fn answer_open(
+    api: &Api,
+    management: &Arc<Management>,
+    route: &Route,
+    body: &[u8],
+    from: (&HeaderMap, SocketAddr),
+) -> Outcome {
     match (route.verb, route.path) {
         (super::route::Verb::Post, "/session") => log_in(api, management, body, from).await,
         _ => Ok(super::openapi::answer()),
@@ -156,9 +191,12 @@ async fn answer_open(api: &Api, management: &Arc<Management>, route: &Route, bod
 /// # Errors
 /// 408, 413, 415, 400.
 async fn read(parts: &Parts, body: Body, bounds: Bounds, user: &str) -> Result<Read, Refusal> {
-    let read = bodies::read(parts, body, bounds, user).await.map_err(|unread| Answer::unread(unread, bounds.longest()))?;
+    let read =
+        bodies::read(parts, body, bounds, user).await.map_err(|unread| Answer::unread(unread, bounds.longest()))?;
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !read.bytes().is_empty() && !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+    if !read.bytes().is_empty()
+        && !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+    {
         return Err(Answer::not_json());
     }
     Ok(read)

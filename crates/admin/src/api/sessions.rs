@@ -18,7 +18,9 @@ use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::answer::{Answer, Refusal};
-use crate::management::authority::{Identity, NAME_SHOWN_MAX, bearer, check_place, credentials, login_by_token, verified};
+use crate::management::authority::{
+    Identity, NAME_SHOWN_MAX, bearer, check_place, credentials, login_by_token, verified,
+};
 use crate::origin;
 
 /// The name of the cookie.
@@ -129,18 +131,32 @@ impl Sessions {
     ///
     /// # Errors
     /// 401, 429, 503.
-    pub async fn login(broker: &Arc<Broker>, credentials: Credentials<'_>, headers: &HeaderMap, basic: bool) -> Result<Arc<User>, Refusal> {
+    pub async fn login(
+        broker: &Arc<Broker>,
+        credentials: Credentials<'_>,
+        headers: &HeaderMap,
+        basic: bool,
+    ) -> Result<Arc<User>, Refusal> {
         let reason = match verified(broker, credentials, headers).await {
             Ok(user) => return Ok(user),
             Err(reason) => reason,
         };
         let Credentials { name, peer, .. } = credentials;
         let (who, outcome) = (String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_MAX)]), reason.to_string());
-        broker.security().audit_refusal(AuditLine { who: &who, from: peer.ip(), through: "http", act: "login", what: "", outcome: &outcome });
+        broker.security().audit_refusal(AuditLine {
+            who: &who,
+            from: peer.ip(),
+            through: "http",
+            act: "login",
+            what: "",
+            outcome: &outcome,
+        });
         Err(match reason {
             Refused::Busy => Answer::busy(),
             Refused::Throttled => throttled(broker),
-            Refused::Credentials | Refused::NotLocal | Refused::Token => Answer::not_authenticated("name and password are not those of a user", basic),
+            Refused::Credentials | Refused::NotLocal | Refused::Token => {
+                Answer::not_authenticated("name and password are not those of a user", basic)
+            }
         })
     }
 
@@ -157,9 +173,18 @@ impl Sessions {
             })?;
             (user, Via::Bearer)
         } else if headers.contains_key(header::AUTHORIZATION) {
-            let refused = || Answer::not_authenticated("the header Authorization is not of scheme Basic, or Bearer where tokens are taken", is_program);
+            let refused = || {
+                Answer::not_authenticated(
+                    "the header Authorization is not of scheme Basic, or Bearer where tokens are taken",
+                    is_program,
+                )
+            };
             let (name, password) = credentials(headers).ok_or_else(refused)?;
-            (Self::login(broker, Credentials { name: &name, password: &password, peer }, headers, is_program).await?, Via::Basic)
+            (
+                Self::login(broker, Credentials { name: &name, password: &password, peer }, headers, is_program)
+                    .await?,
+                Via::Basic,
+            )
         } else if let Some(found) = cookie(headers).and_then(|token| self.user(token, broker, Instant::now())) {
             found
         } else if let Some(guest) = anybody(broker, headers, peer) {
@@ -169,7 +194,10 @@ impl Sessions {
         };
         let who = Identity::new(user, broker, peer.ip());
         if !who.has(&["administrator", "monitoring", "policymaker", "management"]) {
-            return Err(Answer::not_allowed(format!("user {:?} has none of the tags administrator, monitoring, policymaker and management", who.name())));
+            return Err(Answer::not_allowed(format!(
+                "user {:?} has none of the tags administrator, monitoring, policymaker and management",
+                who.name()
+            )));
         }
         Ok(Caller { who, via })
     }

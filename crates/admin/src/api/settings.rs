@@ -6,17 +6,24 @@ use serde_json::{Value, json};
 use super::schema::{Kind, Schema};
 
 /// What is said of every setting.
-pub(crate) const SETTING: Schema = Schema::new("Setting", &[
-    ("name", Kind::Text, "Kafka's, or one that begins with mainstem."),
-    ("value", Kind::Text, "In force."),
-    ("default", Kind::Text, "In force where nobody set another."),
-    ("source", Kind::Text, "Who set it: topic, group, broker, dynamic (while the broker ran), set (at the start), default."),
-    ("class", Kind::Text, "enforced, inert (kept and shown, without effect) or default_only."),
-    ("type", Kind::Text, "bool, int, ratio, one_of, list_of or text."),
-    ("range", Kind::OrNull(&Kind::List(&Kind::Int)), "Of an int: least and most."),
-    ("words", Kind::OrNull(&Kind::List(&Kind::Text)), "Of one_of and list_of: the words."),
-    ("doc", Kind::Text, "What it does."),
-]);
+pub(crate) const SETTING: Schema = Schema::new(
+    "Setting",
+    &[
+        ("name", Kind::Text, "Kafka's, or one that begins with mainstem."),
+        ("value", Kind::Text, "In force."),
+        ("default", Kind::Text, "In force where nobody set another."),
+        (
+            "source",
+            Kind::Text,
+            "Who set it: topic, group, broker, dynamic (while the broker ran), set (at the start), default.",
+        ),
+        ("class", Kind::Text, "enforced, inert (kept and shown, without effect) or default_only."),
+        ("type", Kind::Text, "bool, int, ratio, one_of, list_of or text."),
+        ("range", Kind::OrNull(&Kind::List(&Kind::Int)), "Of an int: least and most."),
+        ("words", Kind::OrNull(&Kind::List(&Kind::Text)), "Of one_of and list_of: the words."),
+        ("doc", Kind::Text, "What it does."),
+    ],
+);
 
 /// A setting with its value.
 pub(crate) fn described(setting: &Setting, value: &str, source: &str) -> Value {

@@ -3,7 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use broker::{AclOperation, AclResource, AlterError, Broker, CreateError, CreateTopic, Denial, Log, PartitionsError, Permission, Principal, Source, Topic, kind_name};
+use broker::{
+    AclOperation, AclResource, AlterError, Broker, CreateError, CreateTopic, Denial, Log, PartitionsError, Permission,
+    Principal, Source, Topic, kind_name,
+};
 use serde_json::{Value, json};
 use types::{LogId, Offset, PartitionIndex};
 
@@ -15,83 +18,159 @@ use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 use super::settings::{SETTING, described as setting};
 
-const RATES: Schema = Schema::new("TopicRates", &[("in_records", Kind::Number, "Records that come in a second, over the last five.")]);
+const RATES: Schema =
+    Schema::new("TopicRates", &[("in_records", Kind::Number, "Records that come in a second, over the last five.")]);
 
-const OF_QUEUE: Schema = Schema::new("QueueName", &[
-    ("vhost", Kind::Text, "Its virtual host."),
-    ("name", Kind::Text, "Its name."),
-    ("type", Kind::Text, "classic, quorum or stream."),
-]);
+const OF_QUEUE: Schema = Schema::new(
+    "QueueName",
+    &[
+        ("vhost", Kind::Text, "Its virtual host."),
+        ("name", Kind::Text, "Its name."),
+        ("type", Kind::Text, "classic, quorum or stream."),
+    ],
+);
 
-const TOPIC: Schema = Schema::new("Topic", &[
-    ("name", Kind::Text, "Its name."),
-    ("id", Kind::Text, "A UUID, which no other topic ever has."),
-    ("partitions", Kind::Int, "How many it has."),
-    ("records", Kind::Int, "Offsets from the start to the end of all partitions."),
-    ("bytes", Kind::Int, "Bytes of their batches."),
-    ("queue", Kind::OrNull(&Kind::One(&OF_QUEUE)), "The queue that it is."),
-    ("internal", Kind::Bool, "Its name begins with __, or it is a queue's own."),
-    ("durability", Kind::Text, "When a record counts as acknowledged: fsync or memory."),
-    ("cleanup_policy", Kind::Text, "delete, compact or both."),
-    ("retention_ms", Kind::OrNull(&Kind::Int), "Records are kept so long."),
-    ("rates", Kind::One(&RATES), "How fast it grows."),
-]);
+const TOPIC: Schema = Schema::new(
+    "Topic",
+    &[
+        ("name", Kind::Text, "Its name."),
+        ("id", Kind::Text, "A UUID, which no other topic ever has."),
+        ("partitions", Kind::Int, "How many it has."),
+        ("records", Kind::Int, "Offsets from the start to the end of all partitions."),
+        ("bytes", Kind::Int, "Bytes of their batches."),
+        ("queue", Kind::OrNull(&Kind::One(&OF_QUEUE)), "The queue that it is."),
+        ("internal", Kind::Bool, "Its name begins with __, or it is a queue's own."),
+        ("durability", Kind::Text, "When a record counts as acknowledged: fsync or memory."),
+        ("cleanup_policy", Kind::Text, "delete, compact or both."),
+        ("retention_ms", Kind::OrNull(&Kind::Int), "Records are kept so long."),
+        ("rates", Kind::One(&RATES), "How fast it grows."),
+    ],
+);
 
-const PARTITION: Schema = Schema::new("Partition", &[
-    ("partition", Kind::Int, "Its index."),
-    ("start", Kind::Int, "The first offset that there is."),
-    ("high_watermark", Kind::Int, "The offset after the last record that can be read."),
-    ("last_stable", Kind::Int, "Before the first record of an open transaction."),
-    ("records", Kind::Int, "Offsets from the start to the end."),
-    ("bytes", Kind::Int, "Bytes of its batches."),
-    ("leader_epoch", Kind::Int, "Raised with each start of the broker."),
-    ("archived_until", Kind::Int, "What is before this offset is in the archive."),
-    ("journal", Kind::Int, "The journal that has it."),
-    ("rates", Kind::One(&RATES), "How fast it grows."),
-]);
+const PARTITION: Schema = Schema::new(
+    "Partition",
+    &[
+        ("partition", Kind::Int, "Its index."),
+        ("start", Kind::Int, "The first offset that there is."),
+        ("high_watermark", Kind::Int, "The offset after the last record that can be read."),
+        ("last_stable", Kind::Int, "Before the first record of an open transaction."),
+        ("records", Kind::Int, "Offsets from the start to the end."),
+        ("bytes", Kind::Int, "Bytes of its batches."),
+        ("leader_epoch", Kind::Int, "Raised with each start of the broker."),
+        ("archived_until", Kind::Int, "What is before this offset is in the archive."),
+        ("journal", Kind::Int, "The journal that has it."),
+        ("rates", Kind::One(&RATES), "How fast it grows."),
+    ],
+);
 
-const TOPIC_FULL: Schema = Schema::more("TopicFull", &TOPIC, &[
-    ("partition_list", Kind::List(&Kind::One(&PARTITION)), "Its partitions, at most 1000 of them."),
-    ("config", Kind::List(&Kind::One(&SETTING)), "Its settings; none for those who may not see them."),
-    ("groups", Kind::List(&Kind::Text), "Groups that have committed offsets of it or share it, of those that who asks may see."),
-]);
+const TOPIC_FULL: Schema = Schema::more(
+    "TopicFull",
+    &TOPIC,
+    &[
+        ("partition_list", Kind::List(&Kind::One(&PARTITION)), "Its partitions, at most 1000 of them."),
+        ("config", Kind::List(&Kind::One(&SETTING)), "Its settings; none for those who may not see them."),
+        (
+            "groups",
+            Kind::List(&Kind::Text),
+            "Groups that have committed offsets of it or share it, of those that who asks may see.",
+        ),
+    ],
+);
 
-const NEW_TOPIC: Schema = Schema::body("NewTopic", &["name"], &[
-    ("name", Kind::Text, "1 to 249 letters, digits, dots, underscores and dashes."),
-    ("partitions", Kind::OrNull(&Kind::Int), "1 to 100,000; num.partitions if absent."),
-    ("config", Kind::Object, "Settings of its own."),
-]);
+const NEW_TOPIC: Schema = Schema::body(
+    "NewTopic",
+    &["name"],
+    &[
+        ("name", Kind::Text, "1 to 249 letters, digits, dots, underscores and dashes."),
+        ("partitions", Kind::OrNull(&Kind::Int), "1 to 100,000; num.partitions if absent."),
+        ("config", Kind::Object, "Settings of its own."),
+    ],
+);
 
 const SETTINGS: Schema = Schema::new("TopicSettings", &[("config", Kind::List(&Kind::One(&SETTING)), "Its settings.")]);
 
-const COUNT: Schema = Schema::body("PartitionCount", &["count"], &[("count", Kind::Int, "Partitions that it is to have in all.")]);
+const COUNT: Schema =
+    Schema::body("PartitionCount", &["count"], &[("count", Kind::Int, "Partitions that it is to have in all.")]);
 
-const CUT: Schema = Schema::body("Cut", &["partition", "before"], &[
-    ("partition", Kind::Int, "Index."),
-    ("before", Kind::Int, "Records before this offset go; -1: all."),
-]);
-const TRUNCATION: Schema = Schema::body("Truncation", &["partitions"], &[("partitions", Kind::List(&Kind::One(&CUT)), "Where to cut.")]);
-const START: Schema = Schema::new("PartitionStart", &[
-    ("partition", Kind::Int, "Index."),
-    ("start", Kind::Int, "The first offset that there is."),
-]);
-const STARTS: Schema = Schema::new("PartitionStarts", &[("partitions", Kind::List(&Kind::One(&START)), "Where they begin now.")]);
+const CUT: Schema = Schema::body(
+    "Cut",
+    &["partition", "before"],
+    &[("partition", Kind::Int, "Index."), ("before", Kind::Int, "Records before this offset go; -1: all.")],
+);
+const TRUNCATION: Schema =
+    Schema::body("Truncation", &["partitions"], &[("partitions", Kind::List(&Kind::One(&CUT)), "Where to cut.")]);
+const START: Schema = Schema::new(
+    "PartitionStart",
+    &[("partition", Kind::Int, "Index."), ("start", Kind::Int, "The first offset that there is.")],
+);
+const STARTS: Schema =
+    Schema::new("PartitionStarts", &[("partitions", Kind::List(&Kind::One(&START)), "Where they begin now.")]);
 
 /// Partitions that are described at once.
 const PARTITIONS_MAX: usize = 1000;
 
 pub(crate) const ROUTES: &[Route] = &[
-    route::list("/topics", Access::LoggedIn, "Topics", &TOPIC, all).asks(&[("internal", Kind::Bool, "true: also topics whose names begin with __, and those of queues.")]),
-    change(Verb::Post, "/topics", Access::LoggedIn, "Create a topic", Shape::One(&TOPIC_FULL), create).takes(&NEW_TOPIC).makes().tries(),
-    get("/topics/{topic}", Access::LoggedIn, "A topic, its partitions and settings", &TOPIC_FULL, show).asks(&[("partition_offset", Kind::Int, "Partitions to leave out at the beginning.")]),
-    change(Verb::Delete, "/topics/{topic}", Access::LoggedIn, "Delete a topic and all its records", Shape::Nothing, delete).tries(),
-    change(Verb::Patch, "/topics/{topic}/config", Access::LoggedIn, "Change settings of a topic", Shape::One(&SETTINGS), alter).takes(&CHANGES).tries(),
-    change(Verb::Post, "/topics/{topic}/partitions", Access::LoggedIn, "Add partitions", Shape::One(&TOPIC_FULL), add_partitions).takes(&COUNT).tries(),
-    change(Verb::Post, "/topics/{topic}/truncate", Access::LoggedIn, "Delete records from the beginning", Shape::One(&STARTS), truncate).takes(&TRUNCATION).tries(),
+    route::list("/topics", Access::LoggedIn, "Topics", &TOPIC, all).asks(&[(
+        "internal",
+        Kind::Bool,
+        "true: also topics whose names begin with __, and those of queues.",
+    )]),
+    change(Verb::Post, "/topics", Access::LoggedIn, "Create a topic", Shape::One(&TOPIC_FULL), create)
+        .takes(&NEW_TOPIC)
+        .makes()
+        .tries(),
+    get("/topics/{topic}", Access::LoggedIn, "A topic, its partitions and settings", &TOPIC_FULL, show).asks(&[(
+        "partition_offset",
+        Kind::Int,
+        "Partitions to leave out at the beginning.",
+    )]),
+    change(
+        Verb::Delete,
+        "/topics/{topic}",
+        Access::LoggedIn,
+        "Delete a topic and all its records",
+        Shape::Nothing,
+        delete,
+    )
+    .tries(),
+    change(
+        Verb::Patch,
+        "/topics/{topic}/config",
+        Access::LoggedIn,
+        "Change settings of a topic",
+        Shape::One(&SETTINGS),
+        alter,
+    )
+    .takes(&CHANGES)
+    .tries(),
+    change(
+        Verb::Post,
+        "/topics/{topic}/partitions",
+        Access::LoggedIn,
+        "Add partitions",
+        Shape::One(&TOPIC_FULL),
+        add_partitions,
+    )
+    .takes(&COUNT)
+    .tries(),
+    change(
+        Verb::Post,
+        "/topics/{topic}/truncate",
+        Access::LoggedIn,
+        "Delete records from the beginning",
+        Shape::One(&STARTS),
+        truncate,
+    )
+    .takes(&TRUNCATION)
+    .tries(),
 ];
 
 /// Judges who asks by what may be done with a topic of this name when its turn comes.
-fn may(permission: Permission, operation: AclOperation, topic: &str) -> impl FnOnce(&Broker, &Principal) -> Result<(), Box<Denial>> + Send + use<> {
+fn may(
+    permission: Permission,
+    operation: AclOperation,
+    topic: &str,
+) -> impl FnOnce(&Broker, &Principal) -> Result<(), Box<Denial>> + Send + use<> {
     let topic = topic.to_owned();
     move |broker, who| broker.check_topic(who, permission, operation, &topic)
 }
@@ -124,7 +203,8 @@ fn described(call: &Call<'_>, topic: &Arc<Topic>) -> Value {
     let (logs, config) = (topic.logs(), topic.config());
     let queue = call.broker().queue_on(topic);
     let rate: f64 = logs.iter().map(|log| call.rates().of_log(log.id())).sum();
-    let (policy, _) = broker::effective(&config.overrides, &call.broker().live_settings(), config.durability, "cleanup.policy");
+    let (policy, _) =
+        broker::effective(&config.overrides, &call.broker().live_settings(), config.durability, "cleanup.policy");
     json!({
         "name": topic.name,
         "id": topic.id.0.to_string(),
@@ -183,9 +263,19 @@ fn groups(call: &Call<'_>, topic: &Topic) -> Vec<String> {
 fn full(call: &Call<'_>, topic: &Arc<Topic>, from: usize) -> Value {
     let mut found = described(call, topic);
     let logs = topic.logs();
-    found["partition_list"] = logs.iter().enumerate().skip(from).take(PARTITIONS_MAX).map(|(index, log)| partition(call, index, log)).collect();
+    found["partition_list"] = logs
+        .iter()
+        .enumerate()
+        .skip(from)
+        .take(PARTITIONS_MAX)
+        .map(|(index, log)| partition(call, index, log))
+        .collect();
     // Whoever has made a topic may not be one who sees its settings.
-    found["config"] = if call.sees_settings(AclResource::Topic, &topic.name) { settings(call, &topic.config().overrides) } else { json!([]) };
+    found["config"] = if call.sees_settings(AclResource::Topic, &topic.name) {
+        settings(call, &topic.config().overrides)
+    } else {
+        json!([])
+    };
     found["groups"] = groups(call, topic).into();
     found
 }
@@ -197,7 +287,8 @@ fn show(call: &Call<'_>) -> Outcome {
 
 fn all(call: &Call<'_>) -> Outcome {
     let internal = call.flag("internal");
-    let is_shown = |topic: &Arc<Topic>| call.sees_topic(&topic.name) && (internal || !is_internal(call.broker(), topic));
+    let is_shown =
+        |topic: &Arc<Topic>| call.sees_topic(&topic.name) && (internal || !is_internal(call.broker(), topic));
     let topics = call.broker().topics().into_iter().filter(is_shown).map(|topic| (topic.name.clone(), topic));
     list(call, topics, |topic| Some(described(call, topic)))
 }
@@ -205,7 +296,9 @@ fn all(call: &Call<'_>) -> Outcome {
 fn not_created(error: CreateError) -> Refusal {
     match error {
         CreateError::Name(_) => Answer::invalid("name", error.to_string()),
-        CreateError::Exists(_) | CreateError::Collides(..) | CreateError::Limit(_) => Answer::conflict(error.to_string()),
+        CreateError::Exists(_) | CreateError::Collides(..) | CreateError::Limit(_) => {
+            Answer::conflict(error.to_string())
+        }
         CreateError::Partitions(_) => Answer::invalid("partitions", error.to_string()),
         CreateError::Replication | CreateError::TooFewNodes(_) => Answer::invalid("replication", error.to_string()),
         CreateError::Setting(error) => setting_refused("config", &error),
@@ -219,12 +312,16 @@ fn create(call: &Call<'_>) -> Outcome {
     let name = body.needed("name")?.to_owned();
     call.check_topic(Permission::Configure, AclOperation::Create, &name)?;
     let partitions = body.int("partitions", 1..=i64::from(i32::MAX))?.map_or(-1, |count| count as i32);
-    let wish = CreateTopic { name, partitions, replication: -1, overrides: body.settings("config")?.into_iter().collect() };
+    let wish =
+        CreateTopic { name, partitions, replication: -1, overrides: body.settings("config")?.into_iter().collect() };
     let count = call.broker().check_create(&wish).map_err(not_created)?;
     if call.dry_run() {
         return Ok(Answer::made(false, unborn(call, &wish, count)));
     }
-    let made = call.control_judged(may(Permission::Configure, AclOperation::Create, &wish.name), move |broker, _| broker.create_topics(vec![wish]).pop())?;
+    let made = call
+        .control_judged(may(Permission::Configure, AclOperation::Create, &wish.name), move |broker, _| {
+            broker.create_topics(vec![wish]).pop()
+        })?;
     let topic = made.ok_or_else(|| Answer::failed("no topic was made"))?.map_err(not_created)?;
     Ok(Answer::made(true, full(call, &topic, 0)))
 }
@@ -232,7 +329,9 @@ fn create(call: &Call<'_>) -> Outcome {
 /// A topic as it would be.
 fn unborn(call: &Call<'_>, wish: &CreateTopic, count: u32) -> Value {
     let rows = call.broker().describe_topic(&wish.overrides);
-    let value = |name: &str| rows.iter().find(|(row, _, _)| row.name == name).map(|(_, value, _)| value.clone()).unwrap_or_default();
+    let value = |name: &str| {
+        rows.iter().find(|(row, _, _)| row.name == name).map(|(_, value, _)| value.clone()).unwrap_or_default()
+    };
     let empty = |index: u32| {
         json!({
             "partition": index, "start": 0, "high_watermark": 0, "last_stable": 0, "records": 0, "bytes": 0, "leader_epoch": 0, "archived_until": 0,
@@ -259,9 +358,10 @@ fn unborn(call: &Call<'_>, wish: &CreateTopic, count: u32) -> Value {
 
 fn delete(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    let deleted = call.control_judged(may(Permission::Configure, AclOperation::Delete, &topic.name), move |broker, really| {
-        if really { broker.delete_topic(&topic) } else { Ok(()) }
-    })?;
+    let deleted =
+        call.control_judged(may(Permission::Configure, AclOperation::Delete, &topic.name), move |broker, really| {
+            if really { broker.delete_topic(&topic) } else { Ok(()) }
+        })?;
     deleted.map_err(Answer::failed)?;
     Ok(Answer::done())
 }
@@ -271,12 +371,19 @@ fn alter(call: &Call<'_>) -> Outcome {
     call.check_topic(Permission::Configure, AclOperation::AlterConfigs, &topic.name)?;
     let changes = Changes::of_body_for(&call.object()?, broker::TOPIC)?;
     let name = topic.name.clone();
-    let altered = call.control_judged(may(Permission::Configure, AclOperation::AlterConfigs, &topic.name), move |broker, really| {
-        let mut overrides = broker.topic(&name).ok_or(AlterError::UnknownTopic)?.config().overrides.clone();
-        changes.apply(&mut overrides);
-        if really { broker.set_topic_config(&name, overrides.clone())? } else { drop(broker.check_config(&name, &overrides)?) }
-        Ok::<_, AlterError>(overrides)
-    })?;
+    let altered = call.control_judged(
+        may(Permission::Configure, AclOperation::AlterConfigs, &topic.name),
+        move |broker, really| {
+            let mut overrides = broker.topic(&name).ok_or(AlterError::UnknownTopic)?.config().overrides.clone();
+            changes.apply(&mut overrides);
+            if really {
+                broker.set_topic_config(&name, overrides.clone())?
+            } else {
+                drop(broker.check_config(&name, &overrides)?)
+            }
+            Ok::<_, AlterError>(overrides)
+        },
+    )?;
     Ok(Answer::of(json!({"config": settings(call, &altered.map_err(refused)?)})))
 }
 
@@ -294,7 +401,8 @@ fn add_partitions(call: &Call<'_>) -> Outcome {
     call.check_topic(Permission::Configure, AclOperation::Alter, &topic.name)?;
     let body = call.object()?;
     body.only(&["count"])?;
-    let count = body.int("count", 1..=i64::from(i32::MAX))?.ok_or_else(|| Answer::invalid("count", "it is needed"))? as i32;
+    let count =
+        body.int("count", 1..=i64::from(i32::MAX))?.ok_or_else(|| Answer::invalid("count", "it is needed"))? as i32;
     call.broker().check_partitions(&topic.name, count).map_err(not_added)?;
     if !call.dry_run() {
         let name = topic.name.clone();
@@ -305,12 +413,17 @@ fn add_partitions(call: &Call<'_>) -> Outcome {
 }
 
 fn cuts(topic: &Topic, body: &Fields) -> Result<Vec<(usize, Arc<Log>, Offset)>, Refusal> {
-    let wishes = body.get("partitions").and_then(Value::as_array).ok_or_else(|| Answer::invalid("partitions", "it is a list"))?;
+    let wishes = body
+        .get("partitions")
+        .and_then(Value::as_array)
+        .ok_or_else(|| Answer::invalid("partitions", "it is a list"))?;
     let one = |(at, wish): (usize, &Value)| {
         let field = |name: &str| format!("partitions[{at}].{name}");
         let index = wish["partition"].as_u64().and_then(|index| u32::try_from(index).ok());
         let index = index.ok_or_else(|| Answer::invalid(&field("partition"), "it is an index"))?;
-        let log = topic.log(PartitionIndex(index)).ok_or_else(|| Answer::invalid(&field("partition"), "there is no such partition"))?;
+        let log = topic
+            .log(PartitionIndex(index))
+            .ok_or_else(|| Answer::invalid(&field("partition"), "there is no such partition"))?;
         let end = log.high_watermark();
         let to = match wish["before"].as_i64() {
             Some(-1) => end,
@@ -332,17 +445,19 @@ fn truncate(call: &Call<'_>) -> Outcome {
         return Err(Answer::conflict("records of a queue, and of a topic that is compacted only, are not deleted so"));
     }
     let cuts = cuts(&topic, &body)?;
-    let starts: Value = cuts.iter().map(|(index, log, to)| json!({"partition": index, "start": log.start().0.max(to.0)})).collect();
+    let starts: Value =
+        cuts.iter().map(|(index, log, to)| json!({"partition": index, "start": log.start().0.max(to.0)})).collect();
     if !call.dry_run() {
-        let done = call.control_judged(may(Permission::Write, AclOperation::Delete, &topic.name), move |broker, _| {
-            // A partition that is named more than once begins at the last of these offsets.
-            let mut ahead: HashMap<LogId, (Arc<Log>, Offset)> = HashMap::new();
-            for (_, log, to) in cuts.iter().filter(|(_, log, to)| *to > log.start()) {
-                let (_, last) = ahead.entry(log.id()).or_insert_with(|| (Arc::clone(log), *to));
-                *last = (*last).max(*to);
-            }
-            broker.trim_all(&ahead.into_values().collect::<Vec<_>>()).into_iter().collect::<Result<(), _>>()
-        })?;
+        let done =
+            call.control_judged(may(Permission::Write, AclOperation::Delete, &topic.name), move |broker, _| {
+                // A partition that is named more than once begins at the last of these offsets.
+                let mut ahead: HashMap<LogId, (Arc<Log>, Offset)> = HashMap::new();
+                for (_, log, to) in cuts.iter().filter(|(_, log, to)| *to > log.start()) {
+                    let (_, last) = ahead.entry(log.id()).or_insert_with(|| (Arc::clone(log), *to));
+                    *last = (*last).max(*to);
+                }
+                broker.trim_all(&ahead.into_values().collect::<Vec<_>>()).into_iter().collect::<Result<(), _>>()
+            })?;
         done.map_err(Answer::failed)?;
     }
     Ok(Answer::of(json!({"partitions": starts})))

@@ -14,36 +14,53 @@ use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 use super::vhosts::refused;
 
-const SCRAM: Schema = Schema::new("ScramKeys", &[
-    ("mechanism", Kind::Text, "SCRAM-SHA-256 or SCRAM-SHA-512."),
-    ("iterations", Kind::Int, "What each guess costs who has stolen the keys."),
-]);
+const SCRAM: Schema = Schema::new(
+    "ScramKeys",
+    &[
+        ("mechanism", Kind::Text, "SCRAM-SHA-256 or SCRAM-SHA-512."),
+        ("iterations", Kind::Int, "What each guess costs who has stolen the keys."),
+    ],
+);
 
-const LIMITS: Schema = Schema::new("UserLimits", &[
-    ("max_connections", Kind::OrNull(&Kind::Int), "Connections at once; 0: none at all."),
-    ("max_channels", Kind::OrNull(&Kind::Int), "Channels of all connections together; 0: none at all."),
-]);
+const LIMITS: Schema = Schema::new(
+    "UserLimits",
+    &[
+        ("max_connections", Kind::OrNull(&Kind::Int), "Connections at once; 0: none at all."),
+        ("max_channels", Kind::OrNull(&Kind::Int), "Channels of all connections together; 0: none at all."),
+    ],
+);
 
-const USER: Schema = Schema::new("User", &[
-    ("name", Kind::Text, "1 to 255 bytes."),
-    ("tags", Kind::List(&Kind::Text), "administrator, monitoring, policymaker, management, or others."),
-    ("has_password", Kind::Bool, "May log in with a password."),
-    ("hash", Kind::OrNull(&Kind::Text), "How the password is kept."),
-    ("scram", Kind::List(&Kind::One(&SCRAM)), "Keys for SCRAM."),
-    ("limits", Kind::One(&LIMITS), "What the user may have open."),
-    ("connections", Kind::Int, "Open connections of all protocols."),
-]);
+const USER: Schema = Schema::new(
+    "User",
+    &[
+        ("name", Kind::Text, "1 to 255 bytes."),
+        ("tags", Kind::List(&Kind::Text), "administrator, monitoring, policymaker, management, or others."),
+        ("has_password", Kind::Bool, "May log in with a password."),
+        ("hash", Kind::OrNull(&Kind::Text), "How the password is kept."),
+        ("scram", Kind::List(&Kind::One(&SCRAM)), "Keys for SCRAM."),
+        ("limits", Kind::One(&LIMITS), "What the user may have open."),
+        ("connections", Kind::Int, "Open connections of all protocols."),
+    ],
+);
 
-const USER_FULL: Schema = Schema::more("UserFull", &USER, &[
-    ("permissions", Kind::List(&Kind::One(&PERMISSION)), "By virtual host."),
-    ("topic_permissions", Kind::List(&Kind::One(&TOPIC_PERMISSION)), "By topic exchange."),
-]);
+const USER_FULL: Schema = Schema::more(
+    "UserFull",
+    &USER,
+    &[
+        ("permissions", Kind::List(&Kind::One(&PERMISSION)), "By virtual host."),
+        ("topic_permissions", Kind::List(&Kind::One(&TOPIC_PERMISSION)), "By topic exchange."),
+    ],
+);
 
-const WISH: Schema = Schema::body("UserWish", &[], &[
-    ("password", Kind::OrNull(&Kind::Text), "null: takes it away. What is absent stays as it is."),
-    ("tags", Kind::List(&Kind::Text), "All of them."),
-    ("limits", Kind::Object, "max_connections and max_channels, null for none."),
-]);
+const WISH: Schema = Schema::body(
+    "UserWish",
+    &[],
+    &[
+        ("password", Kind::OrNull(&Kind::Text), "null: takes it away. What is absent stays as it is."),
+        ("tags", Kind::List(&Kind::Text), "All of them."),
+        ("limits", Kind::Object, "max_connections and max_channels, null for none."),
+    ],
+);
 
 const ADMINISTRATOR: &str = "administrator";
 /// Edits from a tag to another that somebody may have meant.
@@ -52,8 +69,19 @@ const TYPING_ERRORS: usize = 3;
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/users", Access::Administrator, "Users", &USER, all),
     get("/users/{user}", Access::Administrator, "A user and his permissions", &USER_FULL, show),
-    change(Verb::Put, "/users/{user}", Access::Administrator, "Make or change a user", Shape::One(&USER), put).takes(&WISH).makes().tries(),
-    change(Verb::Delete, "/users/{user}", Access::Administrator, "Delete a user; his connections end", Shape::Nothing, delete).tries(),
+    change(Verb::Put, "/users/{user}", Access::Administrator, "Make or change a user", Shape::One(&USER), put)
+        .takes(&WISH)
+        .makes()
+        .tries(),
+    change(
+        Verb::Delete,
+        "/users/{user}",
+        Access::Administrator,
+        "Delete a user; his connections end",
+        Shape::Nothing,
+        delete,
+    )
+    .tries(),
 ];
 
 /// The user of the path.
@@ -70,8 +98,15 @@ fn connections(call: &Call<'_>) -> HashMap<String, usize> {
     let broker = call.broker();
     let mut found = HashMap::new();
     let kafka = broker.kafka_connections().all();
-    kafka.iter().filter_map(|(_, client)| client.said().user).for_each(|(user, _)| *found.entry(user).or_default() += 1);
-    broker.connections().all().iter().for_each(|connected| *found.entry_ref(connected.details.user.as_str()).or_default() += 1);
+    kafka
+        .iter()
+        .filter_map(|(_, client)| client.said().user)
+        .for_each(|(user, _)| *found.entry(user).or_default() += 1);
+    broker
+        .connections()
+        .all()
+        .iter()
+        .for_each(|connected| *found.entry_ref(connected.details.user.as_str()).or_default() += 1);
     found
 }
 
@@ -80,7 +115,8 @@ fn limits_json(limits: UserLimits) -> Value {
 }
 
 fn described(user: &User, connections: &HashMap<String, usize>) -> Value {
-    let keys = user.scram().iter().map(|keys| json!({"mechanism": keys.mechanism().name(), "iterations": keys.iterations()}));
+    let keys =
+        user.scram().iter().map(|keys| json!({"mechanism": keys.mechanism().name(), "iterations": keys.iterations()}));
     json!({
         "name": user.name(),
         "tags": user.tags(),
@@ -120,7 +156,10 @@ fn limits_of(body: &Fields) -> Result<Option<UserLimits>, Refusal> {
         let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
         *place = match value {
             Value::Null => None,
-            value => Some(number(value).ok_or_else(|| Answer::invalid(&field, "it is null or a whole number that is not negative"))?),
+            value => Some(
+                number(value)
+                    .ok_or_else(|| Answer::invalid(&field, "it is null or a whole number that is not negative"))?,
+            ),
         };
     }
     Ok(Some(limits))
@@ -157,11 +196,17 @@ fn check_administrators(broker: &Broker, name: &str, he: bool, tags: &[String]) 
     if he || users.iter().any(may) {
         return Ok(());
     }
-    let meant = tags.iter().find(|tag| *tag != ADMINISTRATOR && tag.len() < 20 && distance(ADMINISTRATOR, tag) <= TYPING_ERRORS);
+    let meant = tags
+        .iter()
+        .find(|tag| *tag != ADMINISTRATOR && tag.len() < 20 && distance(ADMINISTRATOR, tag) <= TYPING_ERRORS);
     let meant = meant.map_or_else(String::new, |tag| format!(" (tag {tag:?}: did you mean {ADMINISTRATOR}?)"));
     Err(Answer::conflict(match users.is_empty() {
-        true => format!("the first user takes the place of guest and has to be able to administer the broker: give {name:?} tag {ADMINISTRATOR} and a password{meant}"),
-        false => format!("nobody could administer the broker any more: some user needs tag {ADMINISTRATOR} and a password{meant}"),
+        true => format!(
+            "the first user takes the place of guest and has to be able to administer the broker: give {name:?} tag {ADMINISTRATOR} and a password{meant}"
+        ),
+        false => format!(
+            "nobody could administer the broker any more: some user needs tag {ADMINISTRATOR} and a password{meant}"
+        ),
     }))
 }
 
@@ -187,13 +232,23 @@ fn put(call: &Call<'_>) -> Outcome {
     let wish = wish_of(&name, &call.object()?)?;
     if call.dry_run() {
         let before = find(call.broker(), &name);
-        check_administrators(call.broker(), &name, would_administer(before.as_deref(), &wish), wish.tags.as_deref().unwrap_or_default())?;
+        check_administrators(
+            call.broker(),
+            &name,
+            would_administer(before.as_deref(), &wish),
+            wish.tags.as_deref().unwrap_or_default(),
+        )?;
         return Ok(Answer::of(tried(call, before.as_deref(), &wish)));
     }
     let done = call.control(move |broker| {
         // Looked at where changes come one after the other: of two administrators who go at once one stays.
         let before = find(broker, &name);
-        check_administrators(broker, &name, would_administer(before.as_deref(), &wish), wish.tags.as_deref().unwrap_or_default())?;
+        check_administrators(
+            broker,
+            &name,
+            would_administer(before.as_deref(), &wish),
+            wish.tags.as_deref().unwrap_or_default(),
+        )?;
         broker.put_user(wish).map(|user| (before.is_none(), user)).map_err(|error| refused("user", error))
     })?;
     let (is_new, user) = done?;

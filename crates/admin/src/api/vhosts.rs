@@ -11,28 +11,53 @@ use super::listing::list;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 
-const VHOST: Schema = Schema::new("Vhost", &[
-    ("name", Kind::Text, "Its name."),
-    ("description", Kind::Text, "For people."),
-    ("tags", Kind::List(&Kind::Text), "For people and tools."),
-    ("default_queue_type", Kind::OrNull(&Kind::Text), "Type of queues that are declared without one."),
-    ("queues", Kind::Int, "How many it has."),
-    ("exchanges", Kind::Int, "How many it has."),
-    ("connections", Kind::Int, "Connections of AMQP that have opened it."),
-    ("messages", Kind::Int, "Of all its queues."),
-]);
+const VHOST: Schema = Schema::new(
+    "Vhost",
+    &[
+        ("name", Kind::Text, "Its name."),
+        ("description", Kind::Text, "For people."),
+        ("tags", Kind::List(&Kind::Text), "For people and tools."),
+        ("default_queue_type", Kind::OrNull(&Kind::Text), "Type of queues that are declared without one."),
+        ("queues", Kind::Int, "How many it has."),
+        ("exchanges", Kind::Int, "How many it has."),
+        ("connections", Kind::Int, "Connections of AMQP that have opened it."),
+        ("messages", Kind::Int, "Of all its queues."),
+    ],
+);
 
-const WISH: Schema = Schema::body("VhostWish", &[], &[
-    ("description", Kind::Text, "For people."),
-    ("tags", Kind::List(&Kind::Text), "For people and tools."),
-    ("default_queue_type", Kind::OrNull(&Kind::Text), "classic, quorum or stream."),
-]);
+const WISH: Schema = Schema::body(
+    "VhostWish",
+    &[],
+    &[
+        ("description", Kind::Text, "For people."),
+        ("tags", Kind::List(&Kind::Text), "For people and tools."),
+        ("default_queue_type", Kind::OrNull(&Kind::Text), "classic, quorum or stream."),
+    ],
+);
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/vhosts", Access::LoggedIn, "Virtual hosts", &VHOST, all),
-    get("/vhosts/{vhost}", Access::LoggedIn, "A virtual host", &VHOST, |call| Ok(Answer::of(described(call, &call.vhost()?)))),
-    change(Verb::Put, "/vhosts/{vhost}", Access::Administrator, "Make a virtual host, or change what is said of it", Shape::One(&VHOST), put).takes(&WISH).makes(),
-    change(Verb::Delete, "/vhosts/{vhost}", Access::Administrator, "Delete a virtual host and all that is in it", Shape::Nothing, delete),
+    get("/vhosts/{vhost}", Access::LoggedIn, "A virtual host", &VHOST, |call| {
+        Ok(Answer::of(described(call, &call.vhost()?)))
+    }),
+    change(
+        Verb::Put,
+        "/vhosts/{vhost}",
+        Access::Administrator,
+        "Make a virtual host, or change what is said of it",
+        Shape::One(&VHOST),
+        put,
+    )
+    .takes(&WISH)
+    .makes(),
+    change(
+        Verb::Delete,
+        "/vhosts/{vhost}",
+        Access::Administrator,
+        "Delete a virtual host and all that is in it",
+        Shape::Nothing,
+        delete,
+    ),
 ];
 
 fn described(call: &Call<'_>, vhost: &Arc<Vhost>) -> Value {
@@ -51,7 +76,9 @@ fn described(call: &Call<'_>, vhost: &Arc<Vhost>) -> Value {
 }
 
 fn all(call: &Call<'_>) -> Outcome {
-    list(call, call.chosen_vhosts()?.into_iter().map(|vhost| (vhost.name().to_owned(), vhost)), |vhost| Some(described(call, vhost)))
+    list(call, call.chosen_vhosts()?.into_iter().map(|vhost| (vhost.name().to_owned(), vhost)), |vhost| {
+        Some(described(call, vhost))
+    })
 }
 
 /// Why users, permissions and virtual hosts are as they were.
@@ -69,7 +96,8 @@ fn put(call: &Call<'_>) -> Outcome {
     body.only(&["description", "tags", "default_queue_type"])?;
     let name = call.path("vhost").to_owned();
     // What is not said stays as it is; null takes the default type away.
-    let default_queue_type = if body.has("default_queue_type") { Some(body.text("default_queue_type")?.map(str::to_owned)) } else { None };
+    let default_queue_type =
+        if body.has("default_queue_type") { Some(body.text("default_queue_type")?.map(str::to_owned)) } else { None };
     let description = body.text("description")?.map(str::to_owned);
     let wish = VhostWish { name: name.clone(), description, tags: body.words("tags")?, default_queue_type };
     let creator = call.caller.who.name().to_owned();

@@ -54,8 +54,17 @@ impl NodeTotals {
         let Self { kafka_received, kafka_sent, kafka_records, kafka_produced, kafka_fetched, .. } = *self;
         let Self { amqp_received, amqp_sent, amqp_published, amqp_confirmed, amqp_delivered, amqp_settled, .. } = *self;
         let all = [
-            kafka_received, kafka_sent, kafka_records, kafka_produced, kafka_fetched, amqp_received, amqp_sent, amqp_published, amqp_confirmed,
-            amqp_delivered, amqp_settled,
+            kafka_received,
+            kafka_sent,
+            kafka_records,
+            kafka_produced,
+            kafka_fetched,
+            amqp_received,
+            amqp_sent,
+            amqp_published,
+            amqp_confirmed,
+            amqp_delivered,
+            amqp_settled,
         ];
         let mut counts = [0; COUNTS];
         counts[..all.len()].copy_from_slice(&all);

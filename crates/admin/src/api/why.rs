@@ -12,31 +12,44 @@ use super::places::LOOKS;
 use super::route::{Access, Route, get};
 use super::schema::{Kind, Schema};
 
-const REASON: Schema = Schema::new("Reason", &[
-    ("cause", Kind::Text, "A word for it: quota, topic-quota, laggard-rule, disk, memory, slow-reader, client and others of docs/quotas.md."),
-    ("share", Kind::Number, "Of the time, over the connections that wait for it, 0 to 1."),
-    ("worst", Kind::Number, "Of the time, of the connection that waits most for it, 0 to 1."),
-    ("connections", Kind::Int, "How many wait for it."),
-    ("text", Kind::Text, "The same in a sentence, with figures."),
-]);
+const REASON: Schema = Schema::new(
+    "Reason",
+    &[
+        (
+            "cause",
+            Kind::Text,
+            "A word for it: quota, topic-quota, laggard-rule, disk, memory, slow-reader, client and others of docs/quotas.md.",
+        ),
+        ("share", Kind::Number, "Of the time, over the connections that wait for it, 0 to 1."),
+        ("worst", Kind::Number, "Of the time, of the connection that waits most for it, 0 to 1."),
+        ("connections", Kind::Int, "How many wait for it."),
+        ("text", Kind::Text, "The same in a sentence, with figures."),
+    ],
+);
 
-const CONNECTION: Schema = Schema::new("WaitingConnection", &[
-    ("peer", Kind::Text, "Where it comes from."),
-    ("protocol", Kind::Text, "kafka or amqp."),
-    ("user", Kind::Text, "Who has logged in."),
-    ("client_id", Kind::Text, "As the client calls itself."),
-    ("topics", Kind::List(&Kind::Text), "What it uses."),
-    ("groups", Kind::List(&Kind::Text), "What it is a member of."),
-    ("shares", Kind::Object, "Of the time, by the cause of the reason that it belongs to, 0 to 1."),
-]);
+const CONNECTION: Schema = Schema::new(
+    "WaitingConnection",
+    &[
+        ("peer", Kind::Text, "Where it comes from."),
+        ("protocol", Kind::Text, "kafka or amqp."),
+        ("user", Kind::Text, "Who has logged in."),
+        ("client_id", Kind::Text, "As the client calls itself."),
+        ("topics", Kind::List(&Kind::Text), "What it uses."),
+        ("groups", Kind::List(&Kind::Text), "What it is a member of."),
+        ("shares", Kind::Object, "Of the time, by the cause of the reason that it belongs to, 0 to 1."),
+    ],
+);
 
-const WHY: Schema = Schema::new("Why", &[
-    ("subject", Kind::Object, "client, topic or group, with its name; empty for all connections."),
-    ("seconds", Kind::Number, "How long was looked."),
-    ("reasons", Kind::List(&Kind::One(&REASON)), "What weighs most first."),
-    ("connections", Kind::List(&Kind::One(&CONNECTION)), "At most 100, those that wait most first."),
-    ("connection_count", Kind::Int, "All of them."),
-]);
+const WHY: Schema = Schema::new(
+    "Why",
+    &[
+        ("subject", Kind::Object, "client, topic or group, with its name; empty for all connections."),
+        ("seconds", Kind::Number, "How long was looked."),
+        ("reasons", Kind::List(&Kind::One(&REASON)), "What weighs most first."),
+        ("connections", Kind::List(&Kind::One(&CONNECTION)), "At most 100, those that wait most first."),
+        ("connection_count", Kind::Int, "All of them."),
+    ],
+);
 
 pub(crate) const ROUTES: &[Route] = &[get("/why", Access::Monitoring, "Why somebody is slow", &WHY, answer).asks(&[
     ("name", Kind::Text, "A client, a topic or a group, if only one of these has the name."),
@@ -144,7 +157,8 @@ fn reason(one: &WhyReason) -> Value {
 
 fn connection(broker: &Broker, one: &WhyConnection) -> Value {
     let topics = one.about.topics.iter().filter_map(|id| broker.topic_by_id(*id)).map(|topic| topic.name.clone());
-    let shares: Map<String, Value> = one.shares.iter().map(|(cause, share)| ((*cause).to_owned(), json!(rounded(*share)))).collect();
+    let shares: Map<String, Value> =
+        one.shares.iter().map(|(cause, share)| ((*cause).to_owned(), json!(rounded(*share)))).collect();
     json!({
         "peer": one.peer.to_string(),
         "protocol": one.protocol,

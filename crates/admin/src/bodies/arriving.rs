@@ -38,7 +38,12 @@ impl Times {
 ///
 /// # Errors
 /// It is longer, or too slow, or there was no room for it.
-pub(super) async fn gather<'a>(mut body: Body, most: usize, times: Times, mut share: Share<'a>) -> Result<(Vec<u8>, Share<'a>), Unread> {
+pub(super) async fn gather<'a>(
+    mut body: Body,
+    most: usize,
+    times: Times,
+    mut share: Share<'a>,
+) -> Result<(Vec<u8>, Share<'a>), Unread> {
     let began = Instant::now();
     // A time that nobody lives to see is none.
     let mut until = began.checked_add(times.comes).unwrap_or_else(|| began + Duration::from_secs(86_400));

@@ -7,7 +7,10 @@ use super::*;
 #[test]
 fn values_outside_of_text_take_memory() {
     assert_eq!(memory(b"{}"), 0);
-    assert_eq!(memory(br#"{"a,[": [1, 2, "\",,,", {"b": null}]}"#), 2 * OBJECT_BYTES + 4 * ELEMENT_BYTES + 2 * KEY_BYTES);
+    assert_eq!(
+        memory(br#"{"a,[": [1, 2, "\",,,", {"b": null}]}"#),
+        2 * OBJECT_BYTES + 4 * ELEMENT_BYTES + 2 * KEY_BYTES
+    );
     assert_eq!(memory("[".repeat(1000).as_bytes()), 1000 * ELEMENT_BYTES);
 }
 
@@ -22,12 +25,24 @@ fn refused(outcome: Result<Read, Unread>) -> Option<Unread> {
 #[tokio::test]
 async fn bodies_are_bounded_in_bytes_values_and_together() {
     let nested = "[1],".repeat(30_000);
-    assert_eq!(refused(read_within(LONG, &HeaderMap::new(), Body::from(nested), Bounds::USUAL, "anna").await), Some(Unread::TooManyValues));
+    assert_eq!(
+        refused(read_within(LONG, &HeaderMap::new(), Body::from(nested), Bounds::USUAL, "anna").await),
+        Some(Unread::TooManyValues)
+    );
     let queues = r#"{"name": "orders", "durable": true, "arguments": {}},"#.repeat(30_000);
-    let read_all = read_within(LONG, &HeaderMap::new(), Body::from(queues.clone()), Bounds::DEFINITIONS, "anna").await.map(|read| read.bytes().len());
+    let read_all = read_within(LONG, &HeaderMap::new(), Body::from(queues.clone()), Bounds::DEFINITIONS, "anna")
+        .await
+        .map(|read| read.bytes().len());
     assert_eq!(read_all, Ok(queues.len()));
-    assert_eq!(refused(read_within(LONG, &announces(SMALL_MAX + 1), Body::empty(), Bounds::USUAL, "anna").await), Some(Unread::TooLarge));
-    assert_eq!(refused(read_within(LONG, &announces(10), Body::from("x".repeat(11)), Bounds::USUAL, "anna").await), Some(Unread::TooLarge), "it is longer than was said");
+    assert_eq!(
+        refused(read_within(LONG, &announces(SMALL_MAX + 1), Body::empty(), Bounds::USUAL, "anna").await),
+        Some(Unread::TooLarge)
+    );
+    assert_eq!(
+        refused(read_within(LONG, &announces(10), Body::from("x".repeat(11)), Bounds::USUAL, "anna").await),
+        Some(Unread::TooLarge),
+        "it is longer than was said"
+    );
 }
 
 #[tokio::test]
@@ -48,7 +63,10 @@ async fn what_is_more_than_all_is_worked_on_alone() {
     let memory = Memory { free: Semaphore::const_new(1000), total_kib: AtomicUsize::new(1000) };
     memory.resize(100);
     let refused = async |bytes: usize| memory.take(bytes, SHORT).await.err();
-    assert_eq!((refused(ALONE_MAX_KIB << 10).await, refused((ALONE_MAX_KIB + 1) << 10).await), (None, Some(Unread::TooMuch)));
+    assert_eq!(
+        (refused(ALONE_MAX_KIB << 10).await, refused((ALONE_MAX_KIB + 1) << 10).await),
+        (None, Some(Unread::TooMuch))
+    );
     let one = memory.take(70 << 10, SHORT).await.expect("there is room");
     assert_eq!((refused(1 << 20).await, memory.used()), (Some(Unread::Busy), 70 << 10));
     drop(one);
@@ -61,7 +79,9 @@ async fn what_is_more_than_all_is_worked_on_alone() {
 async fn a_body_that_has_room_takes_no_more_than_that() {
     static ROOM: Room = small_room(4 << 20);
     let (body, most) = (in_parts(10, 90 * KIB, Duration::ZERO), 900 * KIB);
-    let (bytes, share) = gather(body, most, Times { waits: LONG, comes: LONG, paced: LONG }, ROOM.begin("anna")).await.expect("there is room");
+    let (bytes, share) = gather(body, most, Times { waits: LONG, comes: LONG, paced: LONG }, ROOM.begin("anna"))
+        .await
+        .expect("there is room");
     assert_eq!((bytes.len(), bytes.capacity(), ROOM.held()), (most, most, most - (16 << 10)));
     drop(share);
 }
@@ -74,10 +94,16 @@ static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 #[tokio::test]
 async fn who_is_slow_or_large_keeps_others_waiting_for_a_time_at_most() {
     let _alone = ALONE.lock().await;
-    let first = read_within(LONG, &announces(LARGEST), blank(LARGEST), Bounds::MESSAGE, "anna").await.expect("there is room");
-    let large = async |time| refused(read_within(time, &announces(SMALL_MAX + 1), blank(100 * KIB), Bounds::DEFINITIONS, "bob").await);
+    let first =
+        read_within(LONG, &announces(LARGEST), blank(LARGEST), Bounds::MESSAGE, "anna").await.expect("there is room");
+    let large = async |time| {
+        refused(read_within(time, &announces(SMALL_MAX + 1), blank(100 * KIB), Bounds::DEFINITIONS, "bob").await)
+    };
     assert_eq!(large(SHORT).await, Some(Unread::Busy));
-    assert!(read_within(SHORT, &announces(100 * KIB), blank(100 * KIB), Bounds::DEFINITIONS, "anna").await.is_ok(), "small ones do not wait");
+    assert!(
+        read_within(SHORT, &announces(100 * KIB), blank(100 * KIB), Bounds::DEFINITIONS, "anna").await.is_ok(),
+        "small ones do not wait"
+    );
     drop(first);
     assert_eq!(large(LONG).await, None);
     let silent = Body::from_stream(futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
@@ -111,7 +137,9 @@ const fn small_room(total: usize) -> Room {
 
 /// Sends a small body of at most `most` bytes; how long it was.
 async fn send(room: &Room, user: &str, body: Body, most: usize, time: Duration) -> Result<usize, Unread> {
-    gather(body, most, Times { waits: time, comes: time, paced: time }, room.begin(user)).await.map(|(bytes, _)| bytes.len())
+    gather(body, most, Times { waits: time, comes: time, paced: time }, room.begin(user))
+        .await
+        .map(|(bytes, _)| bytes.len())
 }
 
 #[tokio::test]
@@ -161,7 +189,9 @@ async fn bodies_of_many_users_do_not_keep_each_other_from_their_ends() {
 #[tokio::test]
 async fn short_bodies_do_not_wait_for_all_long_ones_that_came_before() {
     static ROOM: Room = small_room(4 << 20);
-    let lacking = futures_util::future::join_all((0..50).map(|_| send(&ROOM, "anna", stops_after(SMALL_MAX - 1), SMALL_MAX, LONG)));
+    let lacking = futures_util::future::join_all(
+        (0..50).map(|_| send(&ROOM, "anna", stops_after(SMALL_MAX - 1), SMALL_MAX, LONG)),
+    );
     tokio::select! {
         biased;
         _ = lacking => unreachable!("the last of them wait for longer"),

@@ -123,7 +123,11 @@ impl Answer {
     /// An answer that is not made.
     pub fn unmade(why: Unmade) -> Refusal {
         match why {
-            Unmade::Busy => Self::refusal(StatusCode::SERVICE_UNAVAILABLE, "busy", "others have to take their answers first, try again"),
+            Unmade::Busy => Self::refusal(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "busy",
+                "others have to take their answers first, try again",
+            ),
             Unmade::Defect => Self::failed("a defect of the broker"),
         }
     }
@@ -133,8 +137,13 @@ impl Answer {
         let (status, reason) = match why {
             Unread::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {most} bytes here")),
             Unread::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body does not come".to_owned()),
-            Unread::TooManyValues => (StatusCode::BAD_REQUEST, "the body has too many values for its length".to_owned()),
-            Unread::TooMuch => (StatusCode::PAYLOAD_TOO_LARGE, "the body would take more memory than there is for it: send it in parts".to_owned()),
+            Unread::TooManyValues => {
+                (StatusCode::BAD_REQUEST, "the body has too many values for its length".to_owned())
+            }
+            Unread::TooMuch => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the body would take more memory than there is for it: send it in parts".to_owned(),
+            ),
             Unread::Busy => return Self::busy(),
         };
         Self::refusal(status, "bad_request", reason)
@@ -195,7 +204,9 @@ impl Answer {
         if let Some(allowed) = self.allowed.and_then(|text| HeaderValue::from_str(&text).ok()) {
             headers.insert(header::ALLOW, allowed);
         }
-        if let Some(file) = self.file.and_then(|name| HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")).ok()) {
+        if let Some(file) =
+            self.file.and_then(|name| HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")).ok())
+        {
             headers.insert(header::CONTENT_DISPOSITION, file);
         }
         response

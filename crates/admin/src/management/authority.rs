@@ -8,8 +8,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::{
-    AclOperation, AclResource, JobOwner, AuditLine, Broker, Caller, Credentials, DEFAULT_VHOST, GUEST, LoginOutcome, Permission, Principal, QUEUE_GROUP, Refused, Subject, TokenRefusal,
-    TokenRefused, User, Via,
+    AclOperation, AclResource, AuditLine, Broker, Caller, Credentials, DEFAULT_VHOST, GUEST, JobOwner, LoginOutcome,
+    Permission, Principal, QUEUE_GROUP, Refused, Subject, TokenRefusal, TokenRefused, User, Via,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -67,7 +67,10 @@ impl Identity {
 
     /// For what the controller decides.
     pub fn caller(&self, via: Via) -> Caller {
-        Caller { principal: Principal::new(Arc::clone(&self.user), self.address, via), connection: Caller::NO_CONNECTION }
+        Caller {
+            principal: Principal::new(Arc::clone(&self.user), self.address, via),
+            connection: Caller::NO_CONNECTION,
+        }
     }
 
     /// Writes what came of a request that is to change something, and of any that it may not make.
@@ -75,7 +78,14 @@ impl Identity {
         let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
         let what = String::from_utf8_lossy(&path.as_bytes()[..path.len().min(PATH_SHOWN_MAX)]);
         let outcome = if status.is_success() { "done".to_owned() } else { status.to_string() };
-        let line = AuditLine { who: self.subject.principal(), from, through: "http", act: method, what: &what, outcome: &outcome };
+        let line = AuditLine {
+            who: self.subject.principal(),
+            from,
+            through: "http",
+            act: method,
+            what: &what,
+            outcome: &outcome,
+        };
         if refused {
             self.broker.security().audit_refusal(line);
         } else if method != "GET" {
@@ -114,15 +124,17 @@ impl Identity {
 
     /// May it see a topic of this name? By any permission, and by entries. Topics without a name are queues of whatever virtual host.
     pub fn sees_topic(&self, name: &str) -> bool {
-        self.monitors() || !name.is_empty() && {
-            let (vhost, thing) = self.broker.thing_of_topic(name);
-            self.sees_thing(AclResource::Topic, name, &vhost, &thing)
-        }
+        self.monitors()
+            || !name.is_empty() && {
+                let (vhost, thing) = self.broker.thing_of_topic(name);
+                self.sees_thing(AclResource::Topic, name, &vhost, &thing)
+            }
     }
 
     /// May it see a group of this name? Groups count as things of virtual host `/`.
     pub fn sees_group(&self, name: &str) -> bool {
-        self.monitors() || name != QUEUE_GROUP && self.sees_thing(AclResource::Group, name, DEFAULT_VHOST, name.as_bytes())
+        self.monitors()
+            || name != QUEUE_GROUP && self.sees_thing(AclResource::Group, name, DEFAULT_VHOST, name.as_bytes())
     }
 
     fn sees_thing(&self, resource: AclResource, name: &str, vhost: &str, thing: &[u8]) -> bool {
@@ -156,7 +168,13 @@ impl Identity {
     ///
     /// # Errors
     /// 401.
-    pub fn check_as(&self, vhost: &str, permission: Permission, operation: AclOperation, name: &[u8]) -> Result<(), Refusal> {
+    pub fn check_as(
+        &self,
+        vhost: &str,
+        permission: Permission,
+        operation: AclOperation,
+        name: &[u8],
+    ) -> Result<(), Refusal> {
         self.check_acl(vhost, operation, name)?;
         self.check_only_permission(vhost, permission, name)
     }
@@ -214,7 +232,9 @@ impl Identity {
         match vhost.filter(|_| access != Access::Administrator) {
             Some(vhost) if known(vhost) && !self.sees(vhost) => Err(Answer::no_such("Not Found")),
             // Who sees everything changes nothing by that.
-            Some(vhost) if access == Access::Policymaker && known(vhost) && !self.is_administrator() && !self.enters(vhost) => {
+            Some(vhost)
+                if access == Access::Policymaker && known(vhost) && !self.is_administrator() && !self.enters(vhost) =>
+            {
                 Err(Answer::not_authorised("User not authorised to access virtual host"))
             }
             _ => Ok(()),
@@ -264,7 +284,8 @@ async fn hashed(broker: &Arc<Broker>, Credentials { name, password, peer }: Cred
 }
 
 /// Headers by which programs say that they pass a request on.
-const PASSED_ON: [&str; 6] = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
+const PASSED_ON: [&str; 6] =
+    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
 /// `guest` is for this machine. A program on it that passes requests on speaks for others.
 ///
@@ -279,17 +300,33 @@ pub(crate) fn check_place(user: Arc<User>, headers: &HeaderMap) -> Result<Arc<Us
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn login_by_token(broker: &Broker, token: &str, headers: &HeaderMap, peer: SocketAddr) -> Result<Arc<User>, TokenRefused> {
+pub(crate) fn login_by_token(
+    broker: &Broker,
+    token: &str,
+    headers: &HeaderMap,
+    peer: SocketAddr,
+) -> Result<Arc<User>, TokenRefused> {
     let not_local = |user: Arc<User>| {
         let name = user.name().to_owned();
         check_place(user, headers).map_err(|_| TokenRefusal { name, reason: TokenRefused::NotLocal })
     };
-    let TokenRefusal { name, reason } = match broker.security().authenticate_by_token(token, peer, broker.now_ms()).and_then(|login| not_local(login.user)) {
+    let TokenRefusal { name, reason } = match broker
+        .security()
+        .authenticate_by_token(token, peer, broker.now_ms())
+        .and_then(|login| not_local(login.user))
+    {
         Ok(user) => return Ok(user),
         Err(refusal) => refusal,
     };
     let outcome = reason.to_string();
-    broker.security().audit_refusal(AuditLine { who: &name, from: peer.ip(), through: "http", act: "login", what: "token", outcome: &outcome });
+    broker.security().audit_refusal(AuditLine {
+        who: &name,
+        from: peer.ip(),
+        through: "http",
+        act: "login",
+        what: "token",
+        outcome: &outcome,
+    });
     Err(reason)
 }
 
@@ -310,8 +347,16 @@ impl Management {
         match verified(&self.broker, Credentials { name: &name, password: &password, peer }, headers).await {
             Ok(user) => Ok(Identity::new(user, &self.broker, peer.ip())),
             Err(reason) => {
-                let (who, outcome) = (String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_MAX)]), reason.to_string());
-                let line = AuditLine { who: &who, from: peer.ip(), through: "http", act: "login", what: "", outcome: &outcome };
+                let (who, outcome) =
+                    (String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_MAX)]), reason.to_string());
+                let line = AuditLine {
+                    who: &who,
+                    from: peer.ip(),
+                    through: "http",
+                    act: "login",
+                    what: "",
+                    outcome: &outcome,
+                };
                 self.broker.security().audit_refusal(line);
                 Err(match reason {
                     Refused::Busy => Answer::busy(),

@@ -100,7 +100,12 @@ fn sorted<'b>(found: impl Iterator<Item = Binding<'b>>) -> Vec<Binding<'b>> {
 }
 
 fn place(one: &Binding<'_>) -> (Vec<u8>, bool, Vec<u8>, Vec<u8>) {
-    (one.source.to_vec(), matches!(one.destination, Destination::Queue(_)), one.destination_name.to_vec(), one.key.to_vec())
+    (
+        one.source.to_vec(),
+        matches!(one.destination, Destination::Queue(_)),
+        one.destination_name.to_vec(),
+        one.key.to_vec(),
+    )
 }
 
 fn all(call: &Call<'_>) -> Outcome {
@@ -132,7 +137,10 @@ fn to(call: &Call<'_>) -> Outcome {
     let vhost = call.vhost()?;
     let table = vhost.exchanges().read();
     let exchange = table.exchange(plain_name(call.path("name")).as_bytes()).ok_or_else(Answer::not_found)?;
-    list(call, sorted(table.bindings_to(Destination::Exchange(exchange.name()))).iter().map(|one| described(&vhost, one)))
+    list(
+        call,
+        sorted(table.bindings_to(Destination::Exchange(exchange.name()))).iter().map(|one| described(&vhost, one)),
+    )
 }
 
 /// The two ends of a path, and the bindings between them.
@@ -147,32 +155,47 @@ impl Ends {
     fn of(call: &Call<'_>) -> Result<Self, Refusal> {
         let to_queue = call.filled.iter().any(|(name, _)| *name == "queue");
         let destination = if to_queue { call.path("queue") } else { plain_name(call.path("exchange")) };
-        Ok(Self { vhost: call.vhost()?, source: plain_name(call.path("source")).to_owned(), to_queue, destination: destination.to_owned() })
+        Ok(Self {
+            vhost: call.vhost()?,
+            source: plain_name(call.path("source")).to_owned(),
+            to_queue,
+            destination: destination.to_owned(),
+        })
     }
 
     /// Calls `each` with every binding between the ends.
     fn each(&self, mut each: impl FnMut(&Binding<'_>)) {
         let table = self.vhost.exchanges().read();
         let is_destination = |one: &Binding<'_>| {
-            matches!(one.destination, Destination::Queue(_)) == self.to_queue && **one.destination_name == *self.destination.as_bytes()
+            matches!(one.destination, Destination::Queue(_)) == self.to_queue
+                && **one.destination_name == *self.destination.as_bytes()
         };
         sorted(table.bindings_from(self.source.as_bytes()).filter(is_destination)).iter().for_each(&mut each);
     }
 
     fn wish(&self, key: &[u8], arguments: Arguments) -> Result<BindingWish, Refusal> {
         let key = routing::Name::new(key).map_err(|error| Answer::bad_request(error.to_string()))?;
-        Ok(BindingWish { source: name(&self.source)?, to_queue: self.to_queue, destination: name(&self.destination)?, key, arguments })
+        Ok(BindingWish {
+            source: name(&self.source)?,
+            to_queue: self.to_queue,
+            destination: name(&self.destination)?,
+            key,
+            arguments,
+        })
     }
 
     /// The binding that a properties key of a path means.
     fn find(&self, key: &str) -> Result<(Value, BindingWish), Refusal> {
         // What comes from a header `Location` is quoted once more than what comes from a list.
         let again = format!("={key}");
-        let unquoted = form_urlencoded::parse(again.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default();
+        let unquoted =
+            form_urlencoded::parse(again.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default();
         let mut found = None;
         self.each(|one| {
             let own = properties_key(one.key, &one.arguments);
-            if own == key || (one.arguments.fields().is_empty() && !one.key.is_empty() && unquoted.as_bytes() == one.key) {
+            if own == key
+                || (one.arguments.fields().is_empty() && !one.key.is_empty() && unquoted.as_bytes() == one.key)
+            {
                 found.get_or_insert_with(|| (described(&self.vhost, one), one.key.to_vec(), one.arguments.clone()));
             }
         });
@@ -197,7 +220,8 @@ fn make(call: &Call<'_>) -> Outcome {
     let arguments = values::arguments_of(body.get("arguments"))?;
     let key = properties_key(text(&body, "routing_key")?.as_bytes(), &arguments);
     let wish = ends.wish(text(&body, "routing_key")?.as_bytes(), arguments)?;
-    let (vhost, host, caller) = (Arc::clone(&ends.vhost), ends.vhost.name().to_owned(), call.who.caller(Via::Management));
+    let (vhost, host, caller) =
+        (Arc::clone(&ends.vhost), ends.vhost.name().to_owned(), call.who.caller(Via::Management));
     call.control(move |broker| broker.bind(&vhost, wish, &caller))?.map_err(|error| refused(error, &host))?;
     let location = format!("{}/{}", quoted(ends.destination.as_bytes()), key.replace('%', "%25").replace('+', "%2B"));
     Ok(Answer::created().at(location))
@@ -206,7 +230,8 @@ fn make(call: &Call<'_>) -> Outcome {
 fn delete(call: &Call<'_>) -> Outcome {
     let ends = Ends::of(call)?;
     let (_, wish) = ends.find(call.path("key"))?;
-    let (vhost, host, caller) = (Arc::clone(&ends.vhost), ends.vhost.name().to_owned(), call.who.caller(Via::Management));
+    let (vhost, host, caller) =
+        (Arc::clone(&ends.vhost), ends.vhost.name().to_owned(), call.who.caller(Via::Management));
     call.control(move |broker| broker.unbind(&vhost, &wish, &caller))?.map_err(|error| refused(error, &host))?;
     Ok(Answer::done())
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use broker::{JobOwner, Broker, Vhost};
+use broker::{Broker, JobOwner, Vhost};
 use routing::Name;
 use serde_json::{Map, Value};
 
@@ -90,7 +90,8 @@ impl Call<'_> {
     /// 400: it has not.
     pub fn object_with(&self, keys: &[&str]) -> Result<Map<String, Value>, Refusal> {
         let object = self.object()?;
-        let missing: Vec<String> = keys.iter().filter(|key| !object.contains_key(**key)).map(|key| format!("{{key_missing,{key}}}")).collect();
+        let missing: Vec<String> =
+            keys.iter().filter(|key| !object.contains_key(**key)).map(|key| format!("{{key_missing,{key}}}")).collect();
         if missing.is_empty() { Ok(object) } else { Err(Answer::bad_request(format!("[{}]", missing.join(",")))) }
     }
 
@@ -98,10 +99,15 @@ impl Call<'_> {
     ///
     /// # Errors
     /// 401, 404: he has not; 503: it has too much to do.
-    pub fn control<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
+    pub fn control<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
         let (who, access) = (self.who.clone(), self.access);
         let vhost = self.filled.iter().find(|(name, _)| *name == "vhost").map(|(_, value)| (*value).to_owned());
-        control(self.broker(), who.job_owner(), move |broker| who.now().check(access, vhost.as_deref()).map(|()| work(broker)))?
+        control(self.broker(), who.job_owner(), move |broker| {
+            who.now().check(access, vhost.as_deref()).map(|()| work(broker))
+        })?
     }
 }
 
@@ -114,7 +120,11 @@ pub(crate) fn await_policies(vhost: &Vhost) -> Result<(), Refusal> {
 }
 
 /// See [`Call::control`].
-pub(crate) fn control<T: Send + 'static>(broker: &Arc<Broker>, of: JobOwner, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
+pub(crate) fn control<T: Send + 'static>(
+    broker: &Arc<Broker>,
+    of: JobOwner,
+    work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static,
+) -> Result<T, Refusal> {
     crate::control::control(broker, of, work).ok_or_else(Answer::busy)
 }
 

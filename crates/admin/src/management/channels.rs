@@ -34,7 +34,13 @@ fn consumers_by_channel(call: &Call<'_>) -> HashMap<ChannelId, usize> {
     counts
 }
 
-fn described(call: &Call<'_>, connected: &Connected, number: u16, flow: &ChannelFlow, consumers: usize) -> Map<String, Value> {
+fn described(
+    call: &Call<'_>,
+    connected: &Connected,
+    number: u16,
+    flow: &ChannelFlow,
+    consumers: usize,
+) -> Map<String, Value> {
     let (name, details, notes, tally) = (connected.name(), &connected.details, flow.notes(), flow.tally());
     let counts = rates::of_channel(notes, &tally);
     let growth = call.management.rates.of(Subject::Channel(flow.id().0));
@@ -96,8 +102,12 @@ fn show(call: &Call<'_>) -> Outcome {
     let wanted = call.path("channel");
     for connected in visible(call) {
         let name = connected.name();
-        let number = wanted.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix(" (")?.strip_suffix(')')?.parse::<u16>().ok());
-        let Some((number, flow)) = connected.channels().into_iter().find(|(open, _)| Some(*open) == number) else { continue };
+        let number = wanted
+            .strip_prefix(name.as_str())
+            .and_then(|rest| rest.strip_prefix(" (")?.strip_suffix(')')?.parse::<u16>().ok());
+        let Some((number, flow)) = connected.channels().into_iter().find(|(open, _)| Some(*open) == number) else {
+            continue;
+        };
         let consumers = consumers::of_channel(call, &connected.details.vhost, flow.id());
         let mut found = described(call, &connected, number, &flow, consumers.len());
         found.insert("consumer_details".to_owned(), Value::Array(consumers));

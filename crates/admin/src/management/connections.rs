@@ -40,8 +40,13 @@ pub(crate) fn visible(call: &Call<'_>) -> Vec<Arc<Connected>> {
 /// 404; 401: somebody else's.
 pub(crate) fn connection_of(call: &Call<'_>) -> Result<Arc<Connected>, Refusal> {
     let wanted = call.path("connection");
-    let found = call.broker().connections().all().into_iter().find(|one| one.name() == wanted).ok_or_else(Answer::not_found)?;
-    if call.who.monitors() || found.details.user == call.who.name() { Ok(found) } else { Err(Answer::not_authorised("Not owner")) }
+    let found =
+        call.broker().connections().all().into_iter().find(|one| one.name() == wanted).ok_or_else(Answer::not_found)?;
+    if call.who.monitors() || found.details.user == call.who.name() {
+        Ok(found)
+    } else {
+        Err(Answer::not_authorised("Not owner"))
+    }
 }
 
 /// Who sees the connections of others does not close them by that.
@@ -78,7 +83,16 @@ fn described(call: &Call<'_>, connected: &Connected) -> Value {
     put("send_cnt", connected.sent_count.get().into());
     put("send_pend", 0.into());
     put("ssl", false.into());
-    for name in ["ssl_protocol", "ssl_cipher", "ssl_hash", "ssl_key_exchange", "peer_cert_issuer", "peer_cert_subject", "peer_cert_validity", "peer_cert_serial_number"] {
+    for name in [
+        "ssl_protocol",
+        "ssl_cipher",
+        "ssl_hash",
+        "ssl_key_exchange",
+        "peer_cert_issuer",
+        "peer_cert_subject",
+        "peer_cert_validity",
+        "peer_cert_serial_number",
+    ] {
         put(name, Value::Null);
     }
     if let Some(name) = name {
@@ -138,6 +152,8 @@ fn of_user(call: &Call<'_>) -> Outcome {
 
 fn close_of_user(call: &Call<'_>) -> Outcome {
     let reason = reason(call);
-    of_this_user(call).filter(|one| may_close(call, one)).for_each(|one| call.broker().dismiss_connection(&one, &reason));
+    of_this_user(call)
+        .filter(|one| may_close(call, one))
+        .for_each(|one| call.broker().dismiss_connection(&one, &reason));
     Ok(Answer::done())
 }

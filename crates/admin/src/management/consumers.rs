@@ -20,7 +20,9 @@ pub(crate) const ROUTES: &[Route] = &[
 
 /// A channel as consumers show it.
 fn channel(call: &Call<'_>, connected: &Connected, id: ChannelId) -> Value {
-    let Some((number, _)) = connected.channels().into_iter().find(|(_, flow)| flow.id() == id) else { return json!({}) };
+    let Some((number, _)) = connected.channels().into_iter().find(|(_, flow)| flow.id() == id) else {
+        return json!({});
+    };
     let (name, details) = (connected.name(), &connected.details);
     json!({
         "name": format!("{name} ({number})"),
@@ -35,7 +37,13 @@ fn channel(call: &Call<'_>, connected: &Connected, id: ChannelId) -> Value {
 
 fn described(call: &Call<'_>, queue: &Queue, look: &ConsumerLook) -> Value {
     let connected = call.broker().connections().get(look.connection);
-    let status = if look.waiting { "waiting" } else if look.active && queue.understood().single_active { "single_active" } else { "up" };
+    let status = if look.waiting {
+        "waiting"
+    } else if look.active && queue.understood().single_active {
+        "single_active"
+    } else {
+        "up"
+    };
     json!({
         "consumer_tag": look.tag.to_string(),
         "queue": {"name": queue.name().to_string(), "vhost": queue.vhost()},

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::{Method, header};
-use broker::{JobOwner, Broker};
+use broker::{Broker, JobOwner};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -59,7 +59,9 @@ fn take_into_vhost(call: &Call<'_>) -> Outcome {
 fn taken(call: &Call<'_>, vhost: Option<&str>) -> Outcome {
     let body = uploaded(call);
     let text = std::str::from_utf8(body).map_err(|_| Answer::bad_request("failed_to_parse_json"))?;
-    let imported = Document::parse(text, vhost).and_then(|document| document.apply(call.broker(), call.who.job_owner())).map_err(refused)?;
+    let imported = Document::parse(text, vhost)
+        .and_then(|document| document.apply(call.broker(), call.who.job_owner()))
+        .map_err(refused)?;
     if imported.not_taken.is_empty() {
         return Ok(Answer::done());
     }
@@ -83,7 +85,10 @@ fn described(imported: &Imported) -> Value {
 /// The document of a request: its body, or the first file of a form, as browsers send it.
 fn uploaded<'c>(call: &'c Call<'_>) -> &'c [u8] {
     let kind = call.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let boundary = kind.strip_prefix("multipart/form-data").and_then(|rest| rest.split_once("boundary=")).map(|(_, boundary)| boundary);
+    let boundary = kind
+        .strip_prefix("multipart/form-data")
+        .and_then(|rest| rest.split_once("boundary="))
+        .map(|(_, boundary)| boundary);
     boundary.and_then(|boundary| first_file(call.body, boundary.trim_matches('"'))).unwrap_or(call.body)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::Method;
 use broker::{ExchangeError, QueueError, Vhost, Via};
-use routing::{BindError, DeclareError, Declaration, Declared, DeleteError, Exchange};
+use routing::{BindError, Declaration, DeclareError, Declared, DeleteError, Exchange};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -93,7 +93,11 @@ fn put(call: &Call<'_>) -> Outcome {
     let (place, caller) = (Arc::clone(&vhost), call.who.caller(Via::Management));
     let made = call.control(move |broker| {
         let kind = kind.as_bytes();
-        broker.declare_exchange(&place, Declaration { name: wished, kind, durable, auto_delete, internal, arguments }, &caller.principal)
+        broker.declare_exchange(
+            &place,
+            Declaration { name: wished, kind, durable, auto_delete, internal, arguments },
+            &caller.principal,
+        )
     })?;
     let declared = made.map_err(|error| refused(error, vhost.name()))?;
     await_policies(&vhost)?;
@@ -108,7 +112,8 @@ fn delete(call: &Call<'_>) -> Outcome {
     }
     let if_unused = call.flag("if-unused");
     let (host, caller) = (vhost.name().to_owned(), call.who.caller(Via::Management));
-    call.control(move |broker| broker.delete_exchange(&vhost, &wanted, if_unused, &caller.principal))?.map_err(|error| refused(error, &host))?;
+    call.control(move |broker| broker.delete_exchange(&vhost, &wanted, if_unused, &caller.principal))?
+        .map_err(|error| refused(error, &host))?;
     Ok(Answer::done())
 }
 
@@ -119,12 +124,18 @@ pub(crate) fn refused(error: ExchangeError, vhost: &str) -> Refusal {
         | ExchangeError::Delete(DeleteError::Reserved(_) | DeleteError::DefaultExchange)
         | ExchangeError::Bind(BindError::DefaultExchange)
         | ExchangeError::Denied(_) => Answer::not_authorised("Access refused."),
-        ExchangeError::Bind(BindError::NoExchange(name)) => Answer::no_such(format!("no exchange '{name}' in vhost '{vhost}'")),
+        ExchangeError::Bind(BindError::NoExchange(name)) => {
+            Answer::no_such(format!("no exchange '{name}' in vhost '{vhost}'"))
+        }
         ExchangeError::Declare(DeclareError::Inequivalent { name, difference }) => {
             let field = difference.field();
-            Answer::bad_request(format!("inequivalent arg '{field}' for exchange '{name}' in vhost '{vhost}': {difference}"))
+            Answer::bad_request(format!(
+                "inequivalent arg '{field}' for exchange '{name}' in vhost '{vhost}': {difference}"
+            ))
         }
-        ExchangeError::Delete(DeleteError::InUse(name)) => Answer::bad_request(format!("exchange '{name}' in vhost '{vhost}' in use")),
+        ExchangeError::Delete(DeleteError::InUse(name)) => {
+            Answer::bad_request(format!("exchange '{name}' in vhost '{vhost}' in use"))
+        }
         ExchangeError::Queue(error @ QueueError::NotFound { .. }) => Answer::no_such(error.to_string()),
         ExchangeError::Queue(QueueError::VhostDeleted(_)) => Answer::not_found(),
         ExchangeError::Append(error) => Answer::failed(error),

@@ -27,8 +27,18 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/health/checks/metadata-store/initialized/with-data", Access::Management, ready),
     route(Method::GET, "/health/checks/quorum-queues-without-elected-leaders/all-vhosts", Access::Management, ready),
     route(Method::GET, "/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}", Access::Vhost, ready),
-    route(Method::GET, "/health/checks/quorum-queues-without-elected-leaders/all-vhosts/pattern/{pattern}", Access::Management, ready),
-    route(Method::GET, "/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{pattern}", Access::Vhost, ready),
+    route(
+        Method::GET,
+        "/health/checks/quorum-queues-without-elected-leaders/all-vhosts/pattern/{pattern}",
+        Access::Management,
+        ready,
+    ),
+    route(
+        Method::GET,
+        "/health/checks/quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{pattern}",
+        Access::Vhost,
+        ready,
+    ),
 ];
 
 fn ok() -> Outcome {
@@ -81,7 +91,9 @@ fn certificates(call: &Call<'_>) -> Outcome {
         "years" => 365 * DAY_S,
         _ => return Err(Answer::bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")),
     };
-    let Ok(within) = call.path("within").parse::<u32>() else { return Err(Answer::bad_request("Invalid expiration period")) };
+    let Ok(within) = call.path("within").parse::<u32>() else {
+        return Err(Answer::bad_request("Invalid expiration period"));
+    };
     let Some(until) = call.management.vitals.certificates_until() else { return ok() };
     let now = call.broker().now_ms() / 1000;
     if until > now.saturating_add(i64::from(within) * unit_s) {
@@ -105,15 +117,18 @@ fn port(call: &Call<'_>) -> Outcome {
 }
 
 fn protocol(call: &Call<'_>) -> Outcome {
-    let mut protocols: Vec<String> = listeners(call).iter().filter_map(|one| Some(one["protocol"].as_str()?.to_owned())).collect();
+    let mut protocols: Vec<String> =
+        listeners(call).iter().filter_map(|one| Some(one["protocol"].as_str()?.to_owned())).collect();
     protocols.sort();
     protocols.dedup();
     // As RabbitMQ does, several are one wish, with commas between, and AMQP may be called by its version.
     let is_served = |wanted: &str| {
-        let wanted = if matches!(wanted, "amqp091" | "amqp0.9.1" | "amqp0-9-1" | "amqp0_9_1") { "amqp" } else { wanted };
+        let wanted =
+            if matches!(wanted, "amqp091" | "amqp0.9.1" | "amqp0-9-1" | "amqp0_9_1") { "amqp" } else { wanted };
         protocols.iter().any(|served| served == wanted)
     };
-    let missing: Vec<&str> = call.path("protocol").split(',').map(str::trim).filter(|wanted| !is_served(wanted)).collect();
+    let missing: Vec<&str> =
+        call.path("protocol").split(',').map(str::trim).filter(|wanted| !is_served(wanted)).collect();
     if missing.is_empty() {
         return Ok(Answer::of(json!({"status": "ok", "protocols": protocols})));
     }
@@ -122,5 +137,9 @@ fn protocol(call: &Call<'_>) -> Outcome {
 
 fn below_limit(call: &Call<'_>) -> Outcome {
     let (limit, count) = (call.broker().live_settings().int("max.connections"), call.broker().connections().count());
-    if (count as i64) < limit { ok() } else { failed(json!({"limit": limit, "connections": count}), "node connection limit is reached") }
+    if (count as i64) < limit {
+        ok()
+    } else {
+        failed(json!({"limit": limit, "connections": count}), "node connection limit is reached")
+    }
 }

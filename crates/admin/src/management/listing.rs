@@ -42,7 +42,9 @@ fn rank(value: &Value) -> u8 {
 
 fn compare(one: &Value, other: &Value) -> Ordering {
     match (one, other) {
-        (Value::Number(one), Value::Number(other)) => one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal),
+        (Value::Number(one), Value::Number(other)) => {
+            one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal)
+        }
         (Value::String(one), Value::String(other)) => one.cmp(other),
         (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
         _ => rank(one).cmp(&rank(other)),
@@ -114,9 +116,16 @@ impl Page {
     fn write(&self, text: &mut Text, [total, filtered, shown]: [usize; 3], items: impl FnOnce(&mut Text)) {
         let Self { number, size } = *self;
         let pages = filtered.div_ceil(size).max(1);
-        let numbers =
-            [("total_count", total), ("filtered_count", filtered), ("item_count", shown), ("page", number), ("page_size", size), ("page_count", pages)];
-        let mut parts: BTreeMap<&str, Part<'_>> = numbers.into_iter().map(|(name, number)| (name, Part::Value(number.into()))).collect();
+        let numbers = [
+            ("total_count", total),
+            ("filtered_count", filtered),
+            ("item_count", shown),
+            ("page", number),
+            ("page_size", size),
+            ("page_count", pages),
+        ];
+        let mut parts: BTreeMap<&str, Part<'_>> =
+            numbers.into_iter().map(|(name, number)| (name, Part::Value(number.into()))).collect();
         parts.insert("items", Part::Written(Box::new(items)));
         text.object(parts);
     }
@@ -186,7 +195,13 @@ impl<'q> Wish<'q> {
         let asked = |name| call.query(name).filter(|text| !text.is_empty());
         let page = page(call)?;
         let names = if page.is_some() { Names::of(call)? } else { Names::All };
-        Ok(Self { page, names, sort: asked("sort"), reversed: call.flag("sort_reverse"), columns: asked("columns").map(Columns::of) })
+        Ok(Self {
+            page,
+            names,
+            sort: asked("sort"),
+            reversed: call.flag("sort_reverse"),
+            columns: asked("columns").map(Columns::of),
+        })
     }
 
     fn cut<'v>(&self, item: &'v Value) -> Cow<'v, Value> {
@@ -211,7 +226,10 @@ impl<'q> Wish<'q> {
             let order = compare(&one.0, &other.0).then(one.1.cmp(&other.1));
             if turned { order.reverse() } else { order }
         };
-        let (end, size) = self.page.as_ref().map_or((usize::MAX, usize::MAX), |page| (page.number.saturating_mul(page.size), page.size));
+        let (end, size) = self
+            .page
+            .as_ref()
+            .map_or((usize::MAX, usize::MAX), |page| (page.number.saturating_mul(page.size), page.size));
         let mut lines = Lines::new(if self.sort.is_some() { end } else { size }, order);
         each(&mut |item| {
             total += 1;
@@ -256,7 +274,9 @@ pub(crate) fn list_described<T>(call: &Call<'_>, things: Vec<T>, describe: impl 
             let first = page.first(things.len())?;
             let (total, shown) = (things.len(), things.iter().skip(first).take(page.size));
             let mut text = call.text.take();
-            page.write(&mut text, [total, total, shown.len()], |text| text.list(|put| shown.for_each(|thing| put(&describe(thing)))));
+            page.write(&mut text, [total, total, shown.len()], |text| {
+                text.list(|put| shown.for_each(|thing| put(&describe(thing))))
+            });
             Ok(Answer::of_text(text))
         }
         _ => list(call, things.iter().map(describe)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{AclOperation, AclResource, Got, NOBODY, Permission, Outcome as Said, Settlement, Via};
+use broker::{AclOperation, AclResource, Got, NOBODY, Outcome as Said, Permission, Settlement, Via};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -56,7 +56,8 @@ fn check_acls(call: &Call<'_>, vhost: &str, exchange: &str, body: &Map<String, V
 
 /// All keys by which a message is routed.
 fn keys(body: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let more = ["CC", "BCC"].into_iter().filter_map(move |name| body["properties"]["headers"][name].as_array()).flatten();
+    let more =
+        ["CC", "BCC"].into_iter().filter_map(move |name| body["properties"]["headers"][name].as_array()).flatten();
     body.get("routing_key").into_iter().chain(more).filter_map(Value::as_str)
 }
 
@@ -89,7 +90,9 @@ fn publish(call: &Call<'_>) -> Outcome {
     let (gateway, caller) = (std::sync::Arc::clone(&call.management.gateway), call.who.caller(Via::Management));
     let keys: Vec<String> = keys(&body).map(str::to_owned).collect();
     let routed = call.control(move |broker| {
-        broker.check_publish(&caller.principal, &vhost, &message.exchange, &keys).map(|()| gateway.publish(broker, &vhost, &message))
+        broker
+            .check_publish(&caller.principal, &vhost, &message.exchange, &keys)
+            .map(|()| gateway.publish(broker, &vhost, &message))
     })?;
     let routed = routed.map_err(|_| Answer::not_authorised("Access refused."))?;
     Ok(Answer::of(json!({"routed": routed.map_err(Answer::bad_request)?})))
@@ -169,7 +172,10 @@ fn get(call: &Call<'_>) -> Outcome {
     }
     if !no_ack {
         // Back in one go, behind the last: none of them is got twice by this request.
-        let settled: Vec<_> = taken.iter().map(|offset| Settlement { consumer: holder, first: *offset, last: *offset, outcome: said }).collect();
+        let settled: Vec<_> = taken
+            .iter()
+            .map(|offset| Settlement { consumer: holder, first: *offset, last: *offset, outcome: said })
+            .collect();
         broker.settle(&queue, &flow, &settled);
     }
     broker.leave_channel(&queue, &flow, &[]);

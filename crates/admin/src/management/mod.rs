@@ -44,7 +44,6 @@ pub use server::Server;
 
 use crate::api::Vitals;
 
-
 use rates::Rates;
 
 /// The release of RabbitMQ whose API this is.

@@ -28,7 +28,9 @@ fn resident_bytes() -> u64 {
 /// Files, of which sockets, that the process has open.
 fn open_files() -> (usize, usize) {
     let all: Vec<_> = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten().collect();
-    let is_socket = |entry: &&std::fs::DirEntry| std::fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().starts_with("socket:"));
+    let is_socket = |entry: &&std::fs::DirEntry| {
+        std::fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().starts_with("socket:"))
+    };
     (all.len(), all.iter().filter(is_socket).count())
 }
 
@@ -102,7 +104,9 @@ fn described(call: &Call<'_>) -> Value {
     for (name, value) in gauges {
         rates::put(&mut found, name, value, 0.0);
     }
-    for (name, at) in [("connection_created", 7), ("connection_closed", 8), ("channel_created", 9), ("channel_closed", 10)] {
+    for (name, at) in
+        [("connection_created", 7), ("connection_closed", 8), ("channel_created", 9), ("channel_closed", 10)]
+    {
         rates::put(&mut found, name, counts[at], growth[at]);
     }
     Value::Object(found)

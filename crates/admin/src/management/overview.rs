@@ -75,7 +75,9 @@ fn overview(call: &Call<'_>) -> Outcome {
     rates::put(&mut stats, "deliver", counts[5], growth[5]);
     rates::put(&mut stats, "deliver_get", counts[6], growth[6]);
     let mut churn = Map::new();
-    for (name, at) in [("connection_created", 7), ("connection_closed", 8), ("channel_created", 9), ("channel_closed", 10)] {
+    for (name, at) in
+        [("connection_created", 7), ("connection_closed", 8), ("channel_created", 9), ("channel_closed", 10)]
+    {
         rates::put(&mut churn, name, counts[at], growth[at]);
     }
     let (queue_totals, object_totals) = totals(call);

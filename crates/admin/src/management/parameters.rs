@@ -34,7 +34,8 @@ pub(crate) const ROUTES: &[Route] = &[
 fn of_vhost(vhost: &Vhost) -> Vec<Value> {
     let one = |component: &str, name: &str, value: Value| json!({"vhost": vhost.name(), "component": component, "name": name, "value": value});
     let operators = vhost.policies().all(PolicyScope::Operator);
-    let mut found: Vec<Value> = operators.iter().map(|policy| one(PolicyScope::Operator.component(), policy.name(), policy.value())).collect();
+    let mut found: Vec<Value> =
+        operators.iter().map(|policy| one(PolicyScope::Operator.component(), policy.name(), policy.value())).collect();
     found.extend(vhost.parameters().all().into_iter().map(|(component, name, value)| one(&component, &name, value)));
     found
 }

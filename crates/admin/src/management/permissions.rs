@@ -32,9 +32,7 @@ pub(crate) fn described(vhost: &str, user: &str, permissions: &Permissions) -> V
 }
 
 pub(crate) fn topics_described(vhost: &str, user: &str, topics: &TopicPermissions) -> Vec<Value> {
-    let one = |(exchange, one): (&String, &broker::TopicPermission)| {
-        json!({"vhost": vhost, "user": user, "exchange": exchange, "write": one.write.text(), "read": one.read.text()})
-    };
+    let one = |(exchange, one): (&String, &broker::TopicPermission)| json!({"vhost": vhost, "user": user, "exchange": exchange, "write": one.write.text(), "read": one.read.text()});
     topics.iter().map(one).collect()
 }
 
@@ -45,7 +43,8 @@ fn rows(call: &Call<'_>, keep: impl Fn(&str, &str) -> bool) -> impl Iterator<Ite
 
 fn topic_rows(call: &Call<'_>, keep: impl Fn(&str, &str) -> bool) -> impl Iterator<Item = Value> {
     let all = call.broker().security().all_topic_permissions().into_iter();
-    all.filter(move |(vhost, user, _)| keep(vhost, user)).flat_map(|(vhost, user, found)| topics_described(&vhost, &user, &found))
+    all.filter(move |(vhost, user, _)| keep(vhost, user))
+        .flat_map(|(vhost, user, found)| topics_described(&vhost, &user, &found))
 }
 
 /// # Errors
@@ -115,17 +114,22 @@ fn show_topics(call: &Call<'_>) -> Outcome {
 
 fn put_topic(call: &Call<'_>) -> Outcome {
     let body = call.object_with(&["exchange", "write", "read"])?;
-    let [exchange, write, read] = [text(&body, "exchange")?, text(&body, "write")?, text(&body, "read")?].map(str::to_owned);
+    let [exchange, write, read] =
+        [text(&body, "exchange")?, text(&body, "write")?, text(&body, "read")?].map(str::to_owned);
     let (vhost, user) = (call.path("vhost").to_owned(), call.path("user").to_owned());
     let is_new = !call.broker().security().topic_permissions(&vhost, &user).contains_key(&exchange);
-    call.control(move |broker| broker.set_topic_permission(&vhost, &user, &exchange, &write, &read))?.map_err(refused)?;
+    call.control(move |broker| broker.set_topic_permission(&vhost, &user, &exchange, &write, &read))?
+        .map_err(refused)?;
     Ok(Answer::put(is_new))
 }
 
 fn delete_topics(call: &Call<'_>) -> Outcome {
     let (vhost, user) = (call.path("vhost").to_owned(), call.path("user").to_owned());
     let exchange = call.filled.iter().find(|(name, _)| *name == "exchange").map(|(_, exchange)| (*exchange).to_owned());
-    match call.control(move |broker| broker.clear_topic_permissions(&vhost, &user, exchange.as_deref()))?.map_err(refused)? {
+    match call
+        .control(move |broker| broker.clear_topic_permissions(&vhost, &user, exchange.as_deref()))?
+        .map_err(refused)?
+    {
         true => Ok(Answer::done()),
         false => Err(Answer::not_found()),
     }

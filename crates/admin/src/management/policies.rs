@@ -19,9 +19,15 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::DELETE, "/policies/{vhost}/{name}", Access::Policymaker, |call| delete(call, PolicyScope::User)),
     route(Method::GET, "/operator-policies", Access::Management, |call| all(call, PolicyScope::Operator)),
     route(Method::GET, "/operator-policies/{vhost}", Access::Vhost, |call| all(call, PolicyScope::Operator)),
-    route(Method::GET, "/operator-policies/{vhost}/{name}", Access::Administrator, |call| show(call, PolicyScope::Operator)),
-    route(Method::PUT, "/operator-policies/{vhost}/{name}", Access::Administrator, |call| put(call, PolicyScope::Operator)),
-    route(Method::DELETE, "/operator-policies/{vhost}/{name}", Access::Administrator, |call| delete(call, PolicyScope::Operator)),
+    route(Method::GET, "/operator-policies/{vhost}/{name}", Access::Administrator, |call| {
+        show(call, PolicyScope::Operator)
+    }),
+    route(Method::PUT, "/operator-policies/{vhost}/{name}", Access::Administrator, |call| {
+        put(call, PolicyScope::Operator)
+    }),
+    route(Method::DELETE, "/operator-policies/{vhost}/{name}", Access::Administrator, |call| {
+        delete(call, PolicyScope::Operator)
+    }),
     route(Method::GET, "/vhost-limits", Access::Management, limits),
     route(Method::GET, "/vhost-limits/{vhost}", Access::Vhost, limits),
     route(Method::PUT, "/vhost-limits/{vhost}/{limit}", Access::Administrator, put_limit),
@@ -93,7 +99,10 @@ fn delete(call: &Call<'_>, scope: PolicyScope) -> Outcome {
 fn limits(call: &Call<'_>) -> Outcome {
     let limited = |limits: &Map<String, Value>| !limits.is_empty();
     let vhosts = call.chosen_vhosts()?.into_iter().map(|vhost| (vhost.name().to_owned(), vhost.parameters().limits()));
-    list(call, vhosts.filter(|(_, limits)| limited(limits)).map(|(vhost, limits)| json!({"vhost": vhost, "value": limits})))
+    list(
+        call,
+        vhosts.filter(|(_, limits)| limited(limits)).map(|(vhost, limits)| json!({"vhost": vhost, "value": limits})),
+    )
 }
 
 fn change_limit(call: &Call<'_>, value: Option<Value>) -> Outcome {

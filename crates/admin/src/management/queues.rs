@@ -42,7 +42,9 @@ pub(crate) fn refused(error: QueueError) -> Refusal {
     match error {
         QueueError::NotFound { .. } | QueueError::VhostDeleted(_) => Answer::not_found(),
         QueueError::Reserved(_) | QueueError::Denied(_) => Answer::not_authorised("Access refused."),
-        QueueError::NotEmpty { queue, vhost } => Answer::bad_request(format!("queue '{queue}' in vhost '{vhost}' not empty")),
+        QueueError::NotEmpty { queue, vhost } => {
+            Answer::bad_request(format!("queue '{queue}' in vhost '{vhost}' not empty"))
+        }
         error @ QueueError::Condition { .. } => Answer::bad_request(format!("540 NOT_IMPLEMENTED - {error}")),
         QueueError::Append(error) => Answer::failed(error),
         other => Answer::bad_request(other.to_string()),
@@ -149,7 +151,11 @@ fn described(call: &Call<'_>, queue: &Arc<Queue>) -> Map<String, Value> {
     let (without, totals) = (call.flag("disable_stats"), call.flag("enable_queue_totals"));
     if without && totals {
         let held = call.broker().counts(queue);
-        let counts = [("messages", held.ready + held.unacknowledged), ("messages_ready", held.ready), ("messages_unacknowledged", held.unacknowledged)];
+        let counts = [
+            ("messages", held.ready + held.unacknowledged),
+            ("messages_ready", held.ready),
+            ("messages_unacknowledged", held.unacknowledged),
+        ];
         for (name, count) in counts {
             found.insert(name.to_owned(), count.into());
         }
@@ -229,7 +235,11 @@ pub(crate) fn check_not_owned(queue: &Queue) -> Result<(), Refusal> {
 /// 400, in the words of AMQP: its messages are not taken away.
 pub(crate) fn check_no_stream(queue: &Queue, what: &str) -> Result<(), Refusal> {
     match queue.is_stream() {
-        true => Err(Answer::bad_request(format!("540 NOT_IMPLEMENTED - {what} not supported by stream queues queue '{}' in vhost '{}'", queue.name(), queue.vhost()))),
+        true => Err(Answer::bad_request(format!(
+            "540 NOT_IMPLEMENTED - {what} not supported by stream queues queue '{}' in vhost '{}'",
+            queue.name(),
+            queue.vhost()
+        ))),
         false => Ok(()),
     }
 }
@@ -240,7 +250,8 @@ fn purge(call: &Call<'_>) -> Outcome {
     await_counts(call.broker(), &queue);
     let caller = call.who.caller(Via::Management);
     check_no_stream(&queue, "queue.purge")?;
-    call.control(move |broker| broker.check_purge(&caller.principal, &queue).map(|()| broker.purge(&queue)))?.map_err(|denial| refused(denial.into()))?;
+    call.control(move |broker| broker.check_purge(&caller.principal, &queue).map(|()| broker.purge(&queue)))?
+        .map_err(|denial| refused(denial.into()))?;
     Ok(Answer::done())
 }
 

@@ -80,7 +80,9 @@ impl Rates {
     pub fn of(&self, subject: Subject) -> [f64; COUNTS] {
         let looks = self.0.lock();
         let Some(seconds) = looks.seconds() else { return [0.0; COUNTS] };
-        let (Some(before), Some(last)) = (looks.before.counts.get(&subject), looks.last.counts.get(&subject)) else { return [0.0; COUNTS] };
+        let (Some(before), Some(last)) = (looks.before.counts.get(&subject), looks.last.counts.get(&subject)) else {
+            return [0.0; COUNTS];
+        };
         let mut rates = [0.0; COUNTS];
         for (rate, (before, last)) in rates.iter_mut().zip(before.iter().zip(last)) {
             *rate = rounded((*last as f64 - *before as f64) / seconds);
@@ -121,9 +123,23 @@ const NAMES_OF_QUEUE: [&str; 9] =
 
 /// A queue's counts: messages that came in, left and came back, then ready and unacknowledged.
 pub(crate) fn of_queue(tally: &QueueTally, ready: u64, unacknowledged: u64) -> Counts {
-    let QueueTally { published, delivered, delivered_no_ack, got, got_no_ack, got_empty, redelivered, acknowledged } = *tally;
+    let QueueTally { published, delivered, delivered_no_ack, got, got_no_ack, got_empty, redelivered, acknowledged } =
+        *tally;
     let all = delivered + delivered_no_ack + got + got_no_ack;
-    [published, delivered, delivered_no_ack, got, got_no_ack, got_empty, redelivered, acknowledged, all, ready, unacknowledged, ready + unacknowledged]
+    [
+        published,
+        delivered,
+        delivered_no_ack,
+        got,
+        got_no_ack,
+        got_empty,
+        redelivered,
+        acknowledged,
+        all,
+        ready,
+        unacknowledged,
+        ready + unacknowledged,
+    ]
 }
 
 /// `message_stats` of a queue; nothing before something has happened.
@@ -145,7 +161,16 @@ pub(crate) fn put_messages(into: &mut Map<String, Value>, counts: &Counts, rates
 }
 
 pub(crate) const NAMES_OF_CHANNEL: [&str; 11] = [
-    "publish", "confirm", "return_unroutable", "drop_unroutable", "deliver", "deliver_no_ack", "get", "get_no_ack", "redeliver", "ack",
+    "publish",
+    "confirm",
+    "return_unroutable",
+    "drop_unroutable",
+    "deliver",
+    "deliver_no_ack",
+    "get",
+    "get_no_ack",
+    "redeliver",
+    "ack",
     "deliver_get",
 ];
 
@@ -177,7 +202,10 @@ impl Management {
         let mut counts = HashMap::new();
         for queue in self.broker.vhosts().all().iter().flat_map(|vhost| vhost.queues()) {
             let held = self.broker.counts(&queue);
-            counts.insert(Subject::Queue(queue.id()), of_queue(&self.broker.tally(&queue), held.ready, held.unacknowledged));
+            counts.insert(
+                Subject::Queue(queue.id()),
+                of_queue(&self.broker.tally(&queue), held.ready, held.unacknowledged),
+            );
         }
         for connected in self.broker.connections().all() {
             let mut own = [0; COUNTS];
@@ -196,7 +224,9 @@ impl Management {
         }
         counts.insert(Subject::Protocols, self.vitals.totals().counts());
         let topics = self.broker.topics();
-        let logs = topics.iter().flat_map(|topic| topic.logs().iter().map(|log| (log.id(), log.high_watermark().0)).collect::<Vec<_>>());
+        let logs = topics
+            .iter()
+            .flat_map(|topic| topic.logs().iter().map(|log| (log.id(), log.high_watermark().0)).collect::<Vec<_>>());
         let ends = logs.collect();
         self.rates.keep(counts, ends);
     }

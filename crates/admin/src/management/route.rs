@@ -4,7 +4,10 @@ use axum::http::Method;
 
 use super::answer::Outcome;
 use super::call::Call;
-use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters, permissions, policies, queues, users, vhosts};
+use super::{
+    bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters,
+    permissions, policies, queues, users, vhosts,
+};
 use crate::answers::Doing;
 use crate::bodies::Bounds;
 use crate::paths;
@@ -54,7 +57,12 @@ pub(crate) fn doing(method: &Method, segments: &[String]) -> Doing {
 }
 
 /// Shorthand for a row.
-pub(crate) const fn route(method: Method, path: &'static str, access: Access, handler: fn(&Call<'_>) -> Outcome) -> Route {
+pub(crate) const fn route(
+    method: Method,
+    path: &'static str,
+    access: Access,
+    handler: fn(&Call<'_>) -> Outcome,
+) -> Route {
     Route { method, path, access, handler }
 }
 
@@ -112,10 +120,14 @@ mod tests {
         assert_eq!(all, ["queues", "/", "a/b"]);
         let Found::Route(route, filled) = find(&Method::GET, &all) else { panic!("it is there") };
         assert_eq!((route.path, &filled[..]), ("/queues/{vhost}/{name}", &[("vhost", "/"), ("name", "a/b")][..]));
-        assert!(matches!(find(&Method::POST, &all), Found::OtherMethod(allowed) if allowed == "DELETE, GET, HEAD, PUT"));
+        assert!(
+            matches!(find(&Method::POST, &all), Found::OtherMethod(allowed) if allowed == "DELETE, GET, HEAD, PUT")
+        );
         assert!(matches!(find(&Method::GET, &of("/nowhere")), Found::Nothing));
         let by_user = of("/connections/username/guest");
-        assert!(matches!(find(&Method::GET, &by_user), Found::Route(route, _) if route.path == "/connections/username/{name}"));
+        assert!(
+            matches!(find(&Method::GET, &by_user), Found::Route(route, _) if route.path == "/connections/username/{name}")
+        );
     }
 
     #[test]

@@ -55,7 +55,11 @@ impl Server {
     }
 }
 
-async fn answer(State(server): State<Server>, ConnectInfo(peer): ConnectInfo<Peers>, request: Request) -> Response<Body> {
+async fn answer(
+    State(server): State<Server>,
+    ConnectInfo(peer): ConnectInfo<Peers>,
+    request: Request,
+) -> Response<Body> {
     let head = *request.method() == Method::HEAD;
     let answered = respond(&server, peer, request).await.unwrap_or_else(|refusal| refusal);
     let mut response = answered.into_response();
@@ -68,22 +72,34 @@ async fn answer(State(server): State<Server>, ConnectInfo(peer): ConnectInfo<Pee
 async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answer, Refusal> {
     let looks = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     // A browser adds the password that it knows to whatever a page of another site has it send.
-    let asked = if looks { origin::check_loopback(&peers, request.headers()) } else { origin::check_own(&peers, request.headers(), Asked::Change) };
+    let asked = if looks {
+        origin::check_loopback(&peers, request.headers())
+    } else {
+        origin::check_own(&peers, request.headers(), Asked::Change)
+    };
     asked.map_err(Answer::forbidden)?;
     if *request.method() == Method::OPTIONS {
         return Ok(Answer::done());
     }
     let Some(management) = server.0.get().cloned() else {
-        return Err(Answer::with_status(StatusCode::SERVICE_UNAVAILABLE, json!({"error": "unavailable", "reason": "recovering"})));
+        return Err(Answer::with_status(
+            StatusCode::SERVICE_UNAVAILABLE,
+            json!({"error": "unavailable", "reason": "recovering"}),
+        ));
     };
     let (parts, body) = request.into_parts();
     let who = management.authenticate(&parts.headers, peers.peer).await?;
     let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
     let note = |status| who.audit(method.as_str(), parts.uri.path(), peers.peer.ip(), status);
     let judged = segments(parts.uri.path().strip_prefix("/api").unwrap_or_default()).ok_or_else(Answer::not_found);
-    let (segments, bounds) = judged.and_then(|segments| permit(&who, &method, &segments).map(|bounds| (segments, bounds))).inspect_err(|refusal| note(refusal.status))?;
+    let (segments, bounds) = judged
+        .and_then(|segments| permit(&who, &method, &segments).map(|bounds| (segments, bounds)))
+        .inspect_err(|refusal| note(refusal.status))?;
     let doing = doing(&method, &segments);
-    let body = bodies::read(&parts, body, bounds, who.name()).await.map_err(|unread| Answer::unread(unread, bounds.longest())).inspect_err(|refusal| note(refusal.status))?;
+    let body = bodies::read(&parts, body, bounds, who.name())
+        .await
+        .map_err(|unread| Answer::unread(unread, bounds.longest()))
+        .inspect_err(|refusal| note(refusal.status))?;
     let work = move |text| {
         // The body may have taken its time, and room for the answer too: what was allowed before may not be any more.
         let Some(who) = who.renewed() else { return Answer::wrong_credentials().written(text) };
@@ -117,11 +133,27 @@ fn permit(who: &Identity, method: &Method, segments: &[String]) -> Result<Bounds
 }
 
 /// Does what a request asks for, and writes what is answered.
-fn call(management: &Arc<Management>, who: &Identity, (method, segments): (&Method, &[String]), parts: &Parts, body: &[u8], text: Text) -> Outcome {
+fn call(
+    management: &Arc<Management>,
+    who: &Identity,
+    (method, segments): (&Method, &[String]),
+    parts: &Parts,
+    body: &[u8],
+    text: Text,
+) -> Outcome {
     permit(who, method, segments)?;
     let (route, filled) = route_of(method, segments)?;
     let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
-    let call = Call { management, who, filled, query, headers: &parts.headers, body, access: route.access, text: Cell::new(text) };
+    let call = Call {
+        management,
+        who,
+        filled,
+        query,
+        headers: &parts.headers,
+        body,
+        access: route.access,
+        text: Cell::new(text),
+    };
     management.rates.touch();
     let (Ok(answer) | Err(answer)) = (route.handler)(&call);
     Ok(answer.written(call.text.take()))

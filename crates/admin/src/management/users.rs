@@ -47,9 +47,15 @@ pub(crate) fn limits_of(value: &Value) -> Result<UserLimits, Refusal> {
         let place = match name.as_str() {
             CONNECTIONS => &mut limits.max_connections,
             CHANNELS => &mut limits.max_channels,
-            _ => return Err(Answer::bad_request(format!("Unrecognised terms [{{<<\"{name}\">>,{value}}}] in user-limits"))),
+            _ => {
+                return Err(Answer::bad_request(format!(
+                    "Unrecognised terms [{{<<\"{name}\">>,{value}}}] in user-limits"
+                )));
+            }
         };
-        let number = value.as_i64().ok_or_else(|| Answer::bad_request(format!("{name} should be a number, actually was {value}")))?;
+        let number = value
+            .as_i64()
+            .ok_or_else(|| Answer::bad_request(format!("{name} should be a number, actually was {value}")))?;
         *place = u32::try_from(number).ok();
     }
     Ok(limits)
@@ -101,10 +107,14 @@ pub(crate) fn refused(error: SecurityError) -> Refusal {
 
 /// Tags as a list or, as in RabbitMQ before 3.9, as words with commas between.
 pub(crate) fn tags_of(value: &Value) -> Result<Vec<String>, Refusal> {
-    let words = |text: &str| text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let words =
+        |text: &str| text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect();
     match value {
         Value::String(text) => Ok(words(text)),
-        Value::Array(all) => all.iter().map(|tag| tag.as_str().map(str::to_owned).ok_or_else(|| Answer::bad_request("tags are no words"))).collect(),
+        Value::Array(all) => all
+            .iter()
+            .map(|tag| tag.as_str().map(str::to_owned).ok_or_else(|| Answer::bad_request("tags are no words")))
+            .collect(),
         _ => Err(Answer::bad_request("tags are no words")),
     }
 }
@@ -126,13 +136,16 @@ pub(crate) fn wish(name: &str, body: &Map<String, Value>) -> Result<UserWish, Re
             "" => PasswordWish::Remove,
             password => PasswordWish::Clear(password.to_owned()),
         },
-        (None, Some(_)) => match (hashed(text(body, "password_hash")?, text(body, "hashing_algorithm")?)?, text(body, OWN_HASH)?) {
-            (PasswordWish::Hash(rabbitmq), own) if !own.is_empty() => {
-                let own = PasswordHash::from_base64(HashAlgorithm::Pbkdf2Sha256, own).map_err(|error| hash_refused(&error, own))?;
-                PasswordWish::Both(own, rabbitmq)
+        (None, Some(_)) => {
+            match (hashed(text(body, "password_hash")?, text(body, "hashing_algorithm")?)?, text(body, OWN_HASH)?) {
+                (PasswordWish::Hash(rabbitmq), own) if !own.is_empty() => {
+                    let own = PasswordHash::from_base64(HashAlgorithm::Pbkdf2Sha256, own)
+                        .map_err(|error| hash_refused(&error, own))?;
+                    PasswordWish::Both(own, rabbitmq)
+                }
+                (wish, _) => wish,
             }
-            (wish, _) => wish,
-        },
+        }
         (None, None) => PasswordWish::Remove,
     };
     let limits = body.get("limits").map(limits_of).transpose()?;
@@ -196,9 +209,11 @@ fn delete(call: &Call<'_>) -> Outcome {
 
 fn delete_many(call: &Call<'_>) -> Outcome {
     let body = call.object_with(&["users"])?;
-    let names: Option<Vec<String>> = body["users"].as_array().and_then(|all| all.iter().map(|name| Some(name.as_str()?.to_owned())).collect());
+    let names: Option<Vec<String>> =
+        body["users"].as_array().and_then(|all| all.iter().map(|name| Some(name.as_str()?.to_owned())).collect());
     let names = names.ok_or_else(|| Answer::bad_request("users are no names"))?;
-    call.control(move |broker| names.iter().try_for_each(|name| broker.delete_user(name).map(drop)))?.map_err(refused)?;
+    call.control(move |broker| names.iter().try_for_each(|name| broker.delete_user(name).map(drop)))?
+        .map_err(refused)?;
     Ok(Answer::done())
 }
 

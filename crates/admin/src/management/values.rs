@@ -1,7 +1,9 @@
 //! Between JSON and the arguments, tables and properties of AMQP. Types of AMQP that JSON does not have come as the nearest: a timestamp
 //! and a decimal as numbers, bytes that are not UTF-8 with `�` in place of what is none. Source: RabbitMQ 4.3, `rabbit_misc:to_amqp_table`.
 
-use amqp_wire::{ArrayRef, ArrayWriter, EncodedProperties, Properties, ShortBytes, Table, TableRef, TableWriter, Value as Field};
+use amqp_wire::{
+    ArrayRef, ArrayWriter, EncodedProperties, Properties, ShortBytes, Table, TableRef, TableWriter, Value as Field,
+};
 use bytes::{Bytes, BytesMut};
 use routing::{Argument, Arguments, OwnedValue};
 use serde_json::{Map, Number, Value, json};
@@ -22,7 +24,9 @@ fn decimal(scale: u8, unscaled: u32) -> Value {
 
 /// A table as JSON.
 pub(crate) fn table(table: TableRef<'_>) -> Value {
-    Value::Object(table.iter().map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), field(value))).collect())
+    Value::Object(
+        table.iter().map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), field(value))).collect(),
+    )
 }
 
 fn array(array: ArrayRef<'_>) -> Value {
@@ -104,7 +108,9 @@ pub(crate) fn arguments_of(value: Option<&Value>) -> Result<Arguments, Refusal> 
                 let found = whole.view().get("a").and_then(Field::as_array).map(|array| array.as_bytes().into());
                 (b'A', OwnedValue::Array(found.unwrap_or_default()))
             }
-            Value::Object(fields) => (b'F', OwnedValue::Table(Table::build(|out| put_fields(out, fields)).view().as_bytes().into())),
+            Value::Object(fields) => {
+                (b'F', OwnedValue::Table(Table::build(|out| put_fields(out, fields)).view().as_bytes().into()))
+            }
         };
         Argument { name: name.as_bytes().into(), tag, value }
     };
@@ -116,7 +122,11 @@ const DEPTH_MAX: usize = 32;
 
 /// # Errors
 /// 400: what a table cannot have.
-fn check<'v>(values: impl Iterator<Item = &'v Value>, names: impl Iterator<Item = &'v String>, depth: usize) -> Result<(), Refusal> {
+fn check<'v>(
+    values: impl Iterator<Item = &'v Value>,
+    names: impl Iterator<Item = &'v String>,
+    depth: usize,
+) -> Result<(), Refusal> {
     if depth > DEPTH_MAX {
         return Err(Answer::bad_request("tables are nested too deep"));
     }
@@ -189,7 +199,11 @@ pub(crate) fn properties(encoded: &[u8]) -> Value {
     text("reply_to", found.reply_to);
     text("type", found.kind);
     text("user_id", found.user_id);
-    let numbers = [("delivery_mode", found.delivery_mode.map(u64::from)), ("priority", found.priority.map(u64::from)), ("timestamp", found.timestamp)];
+    let numbers = [
+        ("delivery_mode", found.delivery_mode.map(u64::from)),
+        ("priority", found.priority.map(u64::from)),
+        ("timestamp", found.timestamp),
+    ];
     for (name, value) in numbers {
         if let Some(value) = value {
             all.insert(name.to_owned(), value.into());
@@ -257,7 +271,8 @@ mod tests {
 
     #[test]
     fn what_json_says_comes_back() {
-        let given = json!({"n": 1, "f": 1.5, "s": "text", "b": true, "l": [1, "a", {"x": [2]}], "t": {"y": {"z": "deep"}}});
+        let given =
+            json!({"n": 1, "f": 1.5, "s": "text", "b": true, "l": [1, "a", {"x": [2]}], "t": {"y": {"z": "deep"}}});
         let Ok(kept) = arguments_of(Some(&given)) else { panic!("taken") };
         assert_eq!(arguments(&kept), given);
         let given = json!({"headers": given, "delivery_mode": 2, "type": "t", "timestamp": 7});
@@ -268,7 +283,8 @@ mod tests {
 
     #[test]
     fn what_a_table_cannot_have_is_refused() {
-        let refused = [json!({"a": null}), json!({"a": [{"b": null}]}), json!({"n".repeat(256): 1}), json!("text"), json!([1])];
+        let refused =
+            [json!({"a": null}), json!({"a": [{"b": null}]}), json!({"n".repeat(256): 1}), json!("text"), json!([1])];
         for value in refused {
             assert!(arguments_of(Some(&value)).is_err(), "{value}");
         }
@@ -277,7 +293,9 @@ mod tests {
             deep = json!([deep]);
         }
         assert!(arguments_of(Some(&json!({"a": deep}))).is_err());
-        for value in [json!({"delivery_mode": "two"}), json!({"priority": 256}), json!({"type": 1}), json!({"headers": 1})] {
+        for value in
+            [json!({"delivery_mode": "two"}), json!({"priority": 256}), json!({"type": 1}), json!({"headers": 1})]
+        {
             assert!(properties_of(&value).is_err(), "{value}");
         }
     }

@@ -82,7 +82,10 @@ fn show(call: &Call<'_>) -> Outcome {
 pub(crate) fn wish(name: &str, body: &Map<String, Value>) -> Result<VhostWish, Refusal> {
     let inner = body.get("metadata").and_then(Value::as_object);
     let field = |name: &str| body.get(name).or_else(|| inner?.get(name)).filter(|value| !value.is_null());
-    let words = |name: &str| field(name).map(|_| text(if body.contains_key(name) { body } else { inner.unwrap_or(body) }, name).map(str::to_owned));
+    let words = |name: &str| {
+        field(name)
+            .map(|_| text(if body.contains_key(name) { body } else { inner.unwrap_or(body) }, name).map(str::to_owned))
+    };
     let kind = words("default_queue_type").transpose()?.filter(|kind| !["", "undefined"].contains(&kind.as_str()));
     Ok(VhostWish {
         name: name.to_owned(),

@@ -81,7 +81,9 @@ async fn who_reads_nothing_is_not_waited_for() {
 async fn an_address_has_so_many_connections_and_no_more() {
     let address = served(Bounds { of_address: 2, ..bounds() }, 1).await;
     let (mut first, mut second) = (connect(address).await, connect(address).await);
-    assert!(answer(&mut first).await.starts_with("HTTP/1.1 200") && answer(&mut second).await.starts_with("HTTP/1.1 200"));
+    assert!(
+        answer(&mut first).await.starts_with("HTTP/1.1 200") && answer(&mut second).await.starts_with("HTTP/1.1 200")
+    );
     let mut third = connect(address).await;
     assert!(answer(&mut third).await.starts_with("HTTP/1.1 200"), "in the place of the first, which asks for nothing");
     assert_eq!(rest(&mut first).await, "");

@@ -37,7 +37,9 @@ fn a_body_of_one_frame_is_not_kept() {
     let (before, body) = (content.kept(), vec![7; size as usize]);
     assert_eq!(take(&mut content, FrameKind::Body, &body), Taken::Whole(&body));
     assert_eq!(content.kept(), before);
-    let length = content.with_message(&body, |message| Ok((message.exchange.to_vec(), message.routing_key.to_vec(), message.body_bytes())));
+    let length = content.with_message(&body, |message| {
+        Ok((message.exchange.to_vec(), message.routing_key.to_vec(), message.body_bytes()))
+    });
     assert_eq!(length.ok(), Some((b"orders".to_vec(), b"new".to_vec(), body.len())));
 }
 
@@ -54,7 +56,11 @@ fn memory_is_counted_whole_and_allocated_as_pieces_come() {
             let Part::Body { body, .. } = &content.part else { panic!("the header has come") };
             let allocated: usize = body.iter().map(Vec::capacity).sum();
             assert!(allocated <= 2 * came + BLOCK_BYTES.min(2 * came) + AROUND, "{allocated} for {came} bytes");
-            assert!(allocated + body.len() * AROUND <= content.kept() && content.kept() <= 17 << 20, "{allocated} counted as {}", content.kept());
+            assert!(
+                allocated + body.len() * AROUND <= content.kept() && content.kept() <= 17 << 20,
+                "{allocated} counted as {}",
+                content.kept()
+            );
         }
         let Part::Body { body, .. } = &content.part else { panic!("the header has come") };
         assert_eq!(body.iter().map(Vec::len).sum::<usize>(), came);
@@ -94,7 +100,10 @@ fn a_body_of_which_little_comes_is_stalled() {
         content.take(&frame(FrameKind::Body, &[0; 100]), MAX, at(tenths)).expect("it is due");
     }
     assert!(!content.is_stalled(at(9), |since| since) && content.is_stalled(at(11), |since| since));
-    assert!(!content.is_stalled(at(19), |_| at(10)) && content.is_stalled(at(20), |_| at(10)), "nothing was read meanwhile");
+    assert!(
+        !content.is_stalled(at(19), |_| at(10)) && content.is_stalled(at(20), |_| at(10)),
+        "nothing was read meanwhile"
+    );
     content.take(&frame(FrameKind::Body, &[0; PROGRESS_BYTES]), MAX, at(12)).expect("it is due");
     assert!(!content.is_stalled(at(20), |since| since) && content.is_stalled(at(23), |since| since));
 }
@@ -131,7 +140,8 @@ fn a_transaction_goes_on_keeping_what_was_kept_of_a_body() {
     let held = held.unwrap_or_else(|_| panic!("it is whole"));
     assert!(held.bytes() <= kept + 1000, "{} bytes of {kept} that were counted before", held.bytes());
     held.with_message(|message| {
-        let copied: usize = message.body.iter().filter(|piece| !shared.contains(&piece.as_ptr_range())).map(|piece| piece.len()).sum();
+        let copied: usize =
+            message.body.iter().filter(|piece| !shared.contains(&piece.as_ptr_range())).map(|piece| piece.len()).sum();
         assert_eq!(copied, last.len(), "bytes that were copied again");
         assert_eq!(message.body.concat(), all);
     });

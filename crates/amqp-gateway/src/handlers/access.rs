@@ -6,7 +6,11 @@ use crate::channel::Channel;
 use crate::connection::Connection;
 use crate::error::Failure;
 
-pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method: access::Method<'_>) -> Result<(), Failure> {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    method: access::Method<'_>,
+) -> Result<(), Failure> {
     match method {
         access::Method::Request(_) => {
             connection.out.method(channel.number, &access::RequestOk { ticket: 1 });

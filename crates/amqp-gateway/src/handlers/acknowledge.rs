@@ -25,7 +25,13 @@ pub(crate) fn reject(connection: &mut Connection, channel: &mut Channel, method:
     settle(connection, channel, method.delivery_tag, false, outcome)
 }
 
-fn settle(connection: &mut Connection, channel: &mut Channel, tag: u64, multiple: bool, outcome: Outcome) -> Result<(), Failure> {
+fn settle(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    tag: u64,
+    multiple: bool,
+    outcome: Outcome,
+) -> Result<(), Failure> {
     let unknown = || Failure::precondition(format_args!("unknown delivery tag {tag}"));
     if matches!(channel.mode, Mode::Transaction(_)) {
         return hold(connection, channel, tag, multiple, outcome);
@@ -49,7 +55,9 @@ fn settle_through(connection: &mut Connection, channel: &mut Channel, tag: u64, 
         },
         (None, tag) => tag,
     };
-    let taken = channel.unacked.take_through(through, SETTLED_AT_ONCE, |_, consumer, offset| connection.settle(consumer, offset, outcome));
+    let taken = channel
+        .unacked
+        .take_through(through, SETTLED_AT_ONCE, |_, consumer, offset| connection.settle(consumer, offset, outcome));
     channel.settling = (taken == Some(false)).then_some((through, outcome));
     connection.pauses |= channel.settling.is_some();
     taken.is_some()
@@ -58,12 +66,20 @@ fn settle_through(connection: &mut Connection, channel: &mut Channel, tag: u64, 
 /// The channel ends: what it has begun to say of many messages counts for all of them.
 pub(crate) fn finish_settling(connection: &mut Connection, channel: &mut Channel) {
     if let Some((through, outcome)) = channel.settling.take() {
-        channel.unacked.take_through(through, usize::MAX, |_, consumer, offset| connection.settle(consumer, offset, outcome));
+        channel
+            .unacked
+            .take_through(through, usize::MAX, |_, consumer, offset| connection.settle(consumer, offset, outcome));
     }
 }
 
 /// In a transaction: the deliveries are no longer the client's to speak of, unless it rolls back.
-fn hold(connection: &mut Connection, channel: &mut Channel, tag: u64, multiple: bool, outcome: Outcome) -> Result<(), Failure> {
+fn hold(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    tag: u64,
+    multiple: bool,
+    outcome: Outcome,
+) -> Result<(), Failure> {
     let Mode::Transaction(transaction) = &mut channel.mode else { return Ok(()) };
     let unknown = || Failure::precondition(format_args!("unknown delivery tag {tag}"));
     let mut taken = Vec::new();
@@ -85,7 +101,11 @@ fn hold(connection: &mut Connection, channel: &mut Channel, tag: u64, multiple: 
     if has_room { Ok(()) } else { Err(Failure::no_room()) }
 }
 
-pub(crate) fn recover(connection: &mut Connection, channel: &mut Channel, method: basic::Recover) -> Result<(), Failure> {
+pub(crate) fn recover(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    method: basic::Recover,
+) -> Result<(), Failure> {
     give_back(connection, channel, method.requeue)?;
     if channel.settling.is_none() {
         connection.out.method(channel.number, &basic::RecoverOk {});
@@ -93,7 +113,11 @@ pub(crate) fn recover(connection: &mut Connection, channel: &mut Channel, method
     Ok(())
 }
 
-pub(crate) fn recover_async(connection: &mut Connection, channel: &mut Channel, method: basic::RecoverAsync) -> Result<(), Failure> {
+pub(crate) fn recover_async(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    method: basic::RecoverAsync,
+) -> Result<(), Failure> {
     give_back(connection, channel, method.requeue)
 }
 

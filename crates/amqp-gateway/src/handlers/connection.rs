@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use amqp_wire::{DecodeError, Encode, Frame, FrameKind, Method, MethodId, ReplyCode, ShortStr, Table, TableRef, connection, short};
+use amqp_wire::{
+    DecodeError, Encode, Frame, FrameKind, Method, MethodId, ReplyCode, ShortStr, Table, TableRef, connection, short,
+};
 use broker::{AuditLine, Credentials, GUEST, LimitKind, LoginOutcome, Refused};
 
 use super::token;
@@ -101,7 +103,9 @@ fn unexpected_before_open(method: MethodId) -> Failure {
 /// Something else than a method of the connection has come where connection.open is due.
 pub(crate) fn not_open(frame: &Frame<'_>, decoded: Result<Method<'_>, DecodeError>) -> Failure {
     match decoded {
-        Err(error) if frame.kind == FrameKind::Method && frame.channel == 0 => Failure::from(error).of(connection::Open::ID),
+        Err(error) if frame.kind == FrameKind::Method && frame.channel == 0 => {
+            Failure::from(error).of(connection::Open::ID)
+        }
         _ => {
             let octets: Vec<String> = frame.payload.iter().take(OCTETS_SHOWN).map(u8::to_string).collect();
             Failure::unexpected(&format!("type {}, all octets = <<{}>>", frame.kind as u8, octets.join(",")))
@@ -110,7 +114,8 @@ pub(crate) fn not_open(frame: &Frame<'_>, decoded: Result<Method<'_>, DecodeErro
 }
 
 fn start_ok(to: &mut Connection, method: &connection::StartOk<'_>, until: Instant) -> Result<Step, CloseReason> {
-    let capabilities = method.client_properties.get("capabilities").and_then(amqp_wire::Value::as_table).unwrap_or_default();
+    let capabilities =
+        method.client_properties.get("capabilities").and_then(amqp_wire::Value::as_table).unwrap_or_default();
     let can = |name| capabilities.get(name).and_then(amqp_wire::Value::as_bool).unwrap_or(false);
     to.understands.consumer_cancel_notify = can("consumer_cancel_notify");
     to.understands.connection_blocked = can("connection.blocked");
@@ -163,8 +168,12 @@ pub(crate) fn logged_in(to: &mut Connection, claim: Claim, outcome: LoginOutcome
         Ok(user) => {
             user.name().clone_into(&mut to.user);
             to.access.log_in(user, to.gateway.broker.security(), to.peer.ip());
-            to.limits.channel_max = u16::try_from(to.broker().limit(LimitKind::ChannelsOfConnection)).unwrap_or(u16::MAX);
-            to.out.method(0, &connection::Tune { channel_max: to.limits.channel_max, frame_max: FRAME_MAX, heartbeat: HEARTBEAT_S });
+            to.limits.channel_max =
+                u16::try_from(to.broker().limit(LimitKind::ChannelsOfConnection)).unwrap_or(u16::MAX);
+            to.out.method(
+                0,
+                &connection::Tune { channel_max: to.limits.channel_max, frame_max: FRAME_MAX, heartbeat: HEARTBEAT_S },
+            );
             Ok(Step::Next(Handshake::Tune))
         }
         Err(reason) => Err(refused(to, claim, reason, &reason.to_string())),
@@ -178,7 +187,9 @@ pub(super) fn refused(to: &mut Connection, claim: Claim, reason: Refused, outcom
     note_refusal(to, &name, &mechanism, outcome);
     let told = to.understands.authentication_failure_close;
     if told {
-        let text = format!("Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.");
+        let text = format!(
+            "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
+        );
         to.out.method(0, &Failure::connection(ReplyCode::AccessRefused, text).connection_close());
     }
     CloseReason::Login { name, reason, told }
@@ -206,14 +217,20 @@ fn tune_ok(to: &mut Connection, method: connection::TuneOk) -> Result<Step, Fail
     let connection::TuneOk { channel_max, frame_max, heartbeat } = method;
     let refuse = |text: String| Err(Failure::connection(ReplyCode::NotAllowed, text).of(connection::TuneOk::ID));
     if frame_max != 0 && frame_max < FRAME_MIN {
-        return refuse(format!("negotiated frame_max = {frame_max} is lower than the minimum allowed value ({FRAME_MIN})"));
+        return refuse(format!(
+            "negotiated frame_max = {frame_max} is lower than the minimum allowed value ({FRAME_MIN})"
+        ));
     }
     if frame_max == 0 || frame_max > FRAME_MAX {
-        return refuse(format!("negotiated frame_max = {frame_max} is higher than the maximum allowed value ({FRAME_MAX})"));
+        return refuse(format!(
+            "negotiated frame_max = {frame_max} is higher than the maximum allowed value ({FRAME_MAX})"
+        ));
     }
     let most = to.limits.channel_max;
     if channel_max == 0 || channel_max > most {
-        return refuse(format!("negotiated channel_max = {channel_max} is higher than the maximum allowed value ({most})"));
+        return refuse(format!(
+            "negotiated channel_max = {channel_max} is higher than the maximum allowed value ({most})"
+        ));
     }
     (to.limits.frame_max, to.limits.channel_max) = (frame_max, channel_max);
     to.introduction.heartbeat_s = heartbeat;

@@ -11,8 +11,8 @@ use smallvec::{SmallVec, smallvec};
 use super::queue::no_integer;
 use super::{queue_name, queue_of};
 use crate::channel::Channel;
-use crate::consumer_memory;
 use crate::connection::{CONSUMER_TOKEN, Connection, Consumer};
+use crate::consumer_memory;
 use crate::error::Failure;
 use crate::message::Stored;
 use crate::outgoing::Taken;
@@ -36,13 +36,18 @@ pub(crate) fn qos(connection: &mut Connection, channel: &mut Channel, method: ba
     Ok(())
 }
 
-pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method: basic::Consume<'_>) -> Result<(), Failure> {
+pub(crate) fn consume(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    method: basic::Consume<'_>,
+) -> Result<(), Failure> {
     let basic::Consume { queue, consumer_tag, no_ack, exclusive, no_wait, arguments, .. } = method;
     let tag = match &*consumer_tag {
         "" => made_up_name("amq.ctag-"),
         given => super::name(given.as_bytes())?,
     };
-    let in_use = channel.consumers.contains_key(&tag) || channel.replies.as_ref().is_some_and(|replies| replies.tag == tag);
+    let in_use =
+        channel.consumers.contains_key(&tag) || channel.replies.as_ref().is_some_and(|replies| replies.tag == tag);
     if in_use {
         return Err(Failure::connection(ReplyCode::NotAllowed, format_args!("attempt to reuse consumer tag '{tag}'")));
     }
@@ -56,7 +61,10 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
     let most = connection.broker().limit(LimitKind::ConsumersOfChannel);
     if channel.consumers.len() as u64 >= most {
         connection.broker().limits().note_refusal(LimitKind::ConsumersOfChannel);
-        return Err(Failure::connection(ReplyCode::NotAllowed, format_args!("reached maximum ({most}) of consumers per channel")));
+        return Err(Failure::connection(
+            ReplyCode::NotAllowed,
+            format_args!("reached maximum ({most}) of consumers per channel"),
+        ));
     }
     let wanted = queue_name(channel, &queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
@@ -87,13 +95,31 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
     let mut charges = charges.into_iter();
     for Part { queue, consumer, flow } in parts {
         let (number, channel_id, tag) = (channel.number, channel.id, tag.clone());
-        connection.consumers.insert(consumer, Consumer { channel: number, channel_id, flow, queue, tag, no_ack, cancelled: false, open: 0, _charge: charges.next() });
+        connection.consumers.insert(
+            consumer,
+            Consumer {
+                channel: number,
+                channel_id,
+                flow,
+                queue,
+                tag,
+                no_ack,
+                cancelled: false,
+                open: 0,
+                _charge: charges.next(),
+            },
+        );
     }
     Ok(())
 }
 
 /// Begins to consume: from one queue, or from all partitions of one.
-fn begin(connection: &Connection, queue: &Arc<Queue>, wish: Consuming, arguments: TableRef<'_>) -> Result<SmallVec<[Part; 1]>, Failure> {
+fn begin(
+    connection: &Connection,
+    queue: &Arc<Queue>,
+    wish: Consuming,
+    arguments: TableRef<'_>,
+) -> Result<SmallVec<[Part; 1]>, Failure> {
     let wish = Consuming { time_out_ms: time_out(queue, arguments)?, ..wish };
     let flow = Arc::clone(&wish.channel);
     let alone = |consumer| smallvec![Part { queue: Arc::clone(queue), consumer, flow }];
@@ -103,7 +129,11 @@ fn begin(connection: &Connection, queue: &Arc<Queue>, wish: Consuming, arguments
     super::stream::refuse(queue, arguments)?;
     // One limit for all consumers of the channel, as of now: RabbitMQ's quorum queues know none.
     if queue.understood().kind == QueueKind::Quorum && wish.channel.limit() > 0 {
-        return Err(Failure::not_implemented(format_args!("queue '{}' in vhost '{}' does not support global qos", queue.name(), queue.vhost())));
+        return Err(Failure::not_implemented(format_args!(
+            "queue '{}' in vhost '{}' does not support global qos",
+            queue.name(),
+            queue.vhost()
+        )));
     }
     let wish = Consuming { priority: priority(queue, arguments)?, ..wish };
     let begun = if queue.is_partitioned() {
@@ -129,7 +159,8 @@ fn priority(queue: &Queue, arguments: TableRef<'_>) -> Result<i32, Failure> {
 fn time_out(queue: &Queue, arguments: TableRef<'_>) -> Result<Option<u64>, Failure> {
     let Some(value) = arguments.get(TIME_OUT) else { return Ok(None) };
     let (name, vhost) = (queue.name(), queue.vhost());
-    let negative = |ms| format!("invalid arg '{TIME_OUT}' for queue '{name}' in vhost '{vhost}': {{value_negative,{ms}}}");
+    let negative =
+        |ms| format!("invalid arg '{TIME_OUT}' for queue '{name}' in vhost '{vhost}': {{value_negative,{ms}}}");
     match value.as_integer() {
         _ if queue.understood().kind != QueueKind::Quorum => Err(super::stream::not_taken(TIME_OUT, queue)),
         Some(ms) => u64::try_from(ms).map(Some).map_err(|_| Failure::precondition(negative(ms))),
@@ -137,7 +168,11 @@ fn time_out(queue: &Queue, arguments: TableRef<'_>) -> Result<Option<u64>, Failu
     }
 }
 
-pub(crate) fn cancel(connection: &mut Connection, channel: &mut Channel, method: basic::Cancel<'_>) -> Result<(), Failure> {
+pub(crate) fn cancel(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    method: basic::Cancel<'_>,
+) -> Result<(), Failure> {
     let basic::Cancel { consumer_tag, no_wait } = method;
     channel.replies.take_if(|replies| *replies.tag == *consumer_tag.as_bytes());
     let Some(ids) = channel.consumers.get(consumer_tag.as_bytes()) else {
@@ -189,7 +224,9 @@ fn forget(connection: &mut Connection, channel: &mut Channel, tag: &Name) {
 /// # Errors
 /// *406*: it has kept something for too long, and cannot be told in another way.
 pub(crate) fn gone(connection: &mut Connection, channel: &mut Channel, gone: Gone) -> Result<(), Failure> {
-    let Some(tag) = connection.consumers.get(&gone.consumer).map(|consumer| consumer.tag.clone()) else { return Ok(()) };
+    let Some(tag) = connection.consumers.get(&gone.consumer).map(|consumer| consumer.tag.clone()) else {
+        return Ok(());
+    };
     let consumes = channel.consumers.get(&tag).is_some_and(|ids| ids.contains(&gone.consumer));
     let understands = connection.understands.consumer_cancel_notify;
     match gone.reason {

@@ -12,7 +12,11 @@ use crate::channel::Channel;
 use crate::connection::Connection;
 use crate::error::Failure;
 
-pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method: exchange::Method<'_>) -> Result<(), Failure> {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    method: exchange::Method<'_>,
+) -> Result<(), Failure> {
     match method {
         exchange::Method::Declare(method) => declare(connection, channel, method),
         exchange::Method::Delete(method) => delete(connection, channel, method),
@@ -48,9 +52,10 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
                 },
             )
         }
-        exchange::Method::DeclareOk(_) | exchange::Method::DeleteOk(_) | exchange::Method::BindOk(_) | exchange::Method::UnbindOk(_) => {
-            Err(super::unimplemented())
-        }
+        exchange::Method::DeclareOk(_)
+        | exchange::Method::DeleteOk(_)
+        | exchange::Method::BindOk(_)
+        | exchange::Method::UnbindOk(_) => Err(super::unimplemented()),
     }
 }
 
@@ -77,7 +82,8 @@ pub(super) fn run<T: Send + 'static>(
 }
 
 fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange::Declare<'_>) -> Result<(), Failure> {
-    let exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments: table } = method;
+    let exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments: table } =
+        method;
     let exchange = without_line_ends(&exchange);
     if exchange.is_empty() {
         return Err(Failure::channel(ReplyCode::AccessRefused, "operation not permitted on the default exchange"));

@@ -39,7 +39,8 @@ pub(crate) struct UnderWay {
 impl UnderWay {
     /// `None`: nothing.
     fn of(broker: &Broker, queue: &Arc<Queue>, now: Instant) -> Option<Self> {
-        let parts: SmallVec<[(u32, Offset); 1]> = queue.parts().map(|part| (part.batches_begun(), part.log().end())).collect();
+        let parts: SmallVec<[(u32, Offset); 1]> =
+            queue.parts().map(|part| (part.batches_begun(), part.log().end())).collect();
         Some(Self { since: now, parts }).filter(|under_way| !under_way.is_over(broker, queue))
     }
 
@@ -53,7 +54,12 @@ impl UnderWay {
 }
 
 /// Asks the partitions of a queue in turn, from another one on each time; most queues have one.
-fn from_parts(broker: &Arc<Broker>, channel: &mut Channel, queue: &Arc<Queue>, no_ack: bool) -> (Arc<Queue>, ConsumerId, Got) {
+fn from_parts(
+    broker: &Arc<Broker>,
+    channel: &mut Channel,
+    queue: &Arc<Queue>,
+    no_ack: bool,
+) -> (Arc<Queue>, ConsumerId, Got) {
     let parts: SmallVec<[&Arc<Queue>; 1]> = queue.parts().collect();
     let (first, mut outcome) = (channel.tag as usize, Got::Empty);
     for place in (first..first + parts.len()).map(|place| place % parts.len()) {
@@ -66,8 +72,12 @@ fn from_parts(broker: &Arc<Broker>, channel: &mut Channel, queue: &Arc<Queue>, n
             channel.getters.insert(part.id(), holder);
         }
         match got {
-            Got::Message(message, left) if parts.len() == 1 => return (Arc::clone(part), holder, Got::Message(message, left)),
-            Got::Message(message, _) => return (Arc::clone(part), holder, Got::Message(message, broker.counts(queue).ready)),
+            Got::Message(message, left) if parts.len() == 1 => {
+                return (Arc::clone(part), holder, Got::Message(message, left));
+            }
+            Got::Message(message, _) => {
+                return (Arc::clone(part), holder, Got::Message(message, broker.counts(queue).ready));
+            }
             Got::Empty => {}
             Got::Later => outcome = Got::Later,
         }
@@ -111,7 +121,9 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
     }
     let under_way = channel.under_way.take().or_else(|| UnderWay::of(&broker, &queue, connection.now));
     // Asked before the queue is: what is written by then it has.
-    let waits = under_way.filter(|under_way| connection.now.saturating_duration_since(under_way.since) < WRITTEN_MAX && !under_way.is_over(&broker, &queue));
+    let waits = under_way.filter(|under_way| {
+        connection.now.saturating_duration_since(under_way.since) < WRITTEN_MAX && !under_way.is_over(&broker, &queue)
+    });
     let (queue, holder, got) = from_parts(&broker, channel, &queue, no_ack);
     match got {
         Got::Empty if waits.is_some() => {
@@ -149,9 +161,19 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
             }
             let mut stored = Stored::of(&message.record, queue.name(), message.returned);
             stored.fit(connection.limits.frame_max);
-            let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered || stored.failed_before > 0 && !message.at_once);
+            let (exchange, routing_key, redelivered) = (
+                stored.exchange,
+                stored.routing_key,
+                message.redelivered || stored.failed_before > 0 && !message.at_once,
+            );
             let method = basic::GetOk { delivery_tag, redelivered, exchange, routing_key, message_count: count(left) };
-            connection.out.shared(channel.number, &method, stored.properties(), &stored.body, connection.limits.frame_max);
+            connection.out.shared(
+                channel.number,
+                &method,
+                stored.properties(),
+                &stored.body,
+                connection.limits.frame_max,
+            );
             connection.gateway.metrics.got.inc();
             connection.take_got(message.bytes());
             if let Some(account) = laggard {

@@ -27,9 +27,15 @@ const STIRRED_FOR: Duration = Duration::from_secs(1);
 fn looked_at(channel: &Channel, method: &Method<'_>) -> Option<(Arc<Queue>, bool)> {
     let (name, gets) = match method {
         Method::Basic(basic::Method::Get(basic::Get { queue, .. })) => (queue, true),
-        Method::Queue(queue::Method::Declare(queue::Declare { queue, no_wait: false, .. })) if !queue.is_empty() => (queue, false),
+        Method::Queue(queue::Method::Declare(queue::Declare { queue, no_wait: false, .. })) if !queue.is_empty() => {
+            (queue, false)
+        }
         Method::Queue(queue::Method::Purge(queue::Purge { queue, no_wait: false })) => (queue, false),
-        Method::Queue(queue::Method::Delete(queue::Delete { queue, if_empty, no_wait, .. })) if *if_empty || !no_wait => (queue, false),
+        Method::Queue(queue::Method::Delete(queue::Delete { queue, if_empty, no_wait, .. }))
+            if *if_empty || !no_wait =>
+        {
+            (queue, false)
+        }
         _ => return None,
     };
     let name = queue_name(channel, &without_line_ends(name)).ok()?;

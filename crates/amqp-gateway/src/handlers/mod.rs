@@ -25,7 +25,9 @@ use crate::connection::Connection;
 use crate::error::Failure;
 
 pub(crate) use acknowledge::finish_settling;
-pub(crate) use connection::{FRAME_MAX_BEFORE, Handshake, Step, handle as handshake, logged_in, not_open, start, update_secret};
+pub(crate) use connection::{
+    FRAME_MAX_BEFORE, Handshake, Step, handle as handshake, logged_in, not_open, start, update_secret,
+};
 pub(crate) use consume::{deliver, gone};
 pub(crate) use get::UnderWay;
 pub(crate) use letters::await_letters;

@@ -63,15 +63,21 @@ pub(crate) fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
                 let before = keys.len();
                 keys.extend(found.take(KEYS_MAX + 1 - before));
                 if keys.len() > KEYS_MAX {
-                    return Err(Failure::precondition(format_args!("invalid message: more than {KEYS_MAX} routing keys")));
+                    return Err(Failure::precondition(format_args!(
+                        "invalid message: more than {KEYS_MAX} routing keys"
+                    )));
                 }
                 if keys[before..].iter().any(|key| key.len() > KEY_BYTES_MAX) {
-                    return Err(Failure::precondition(format_args!("invalid message: a routing key in header '{name}' of more than {KEY_BYTES_MAX} bytes")));
+                    return Err(Failure::precondition(format_args!(
+                        "invalid message: a routing key in header '{name}' of more than {KEY_BYTES_MAX} bytes"
+                    )));
                 }
             }
             Some(other) => {
                 let kind = other.type_name();
-                return Err(Failure::precondition(format_args!("invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}")));
+                return Err(Failure::precondition(format_args!(
+                    "invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}"
+                )));
             }
         }
     }
@@ -110,7 +116,9 @@ fn check_user(user: Option<&User>, properties: EncodedProperties<'_>) -> Result<
     match properties.user_id() {
         Some(claimed) if !user.map_or(claimed.as_bytes().is_empty(), |user| user.may_send_as(claimed.as_bytes())) => {
             let claimed = String::from_utf8_lossy(claimed.as_bytes());
-            Err(Failure::precondition(format_args!("user_id property set to '{claimed}' but authenticated user was '{name}'")))
+            Err(Failure::precondition(format_args!(
+                "user_id property set to '{claimed}' but authenticated user was '{name}'"
+            )))
         }
         _ => Ok(()),
     }
@@ -136,7 +144,9 @@ fn check_acls<K: AsRef<[u8]>>(connection: &mut Connection, exchange: &[u8], keys
     if exchange.is_empty() {
         // An address for replies is known to those only who were told it.
         let keys = || keys.iter().filter(|key| !reply::is_address(key.as_ref()));
-        return keys().try_for_each(|key| connection.access.check_acl(security, AclOperation::Write, Resource::Queue(key.as_ref())));
+        return keys().try_for_each(|key| {
+            connection.access.check_acl(security, AclOperation::Write, Resource::Queue(key.as_ref()))
+        });
     }
     connection.access.check_acl(security, AclOperation::Write, Resource::Exchange(exchange))
 }
@@ -146,7 +156,11 @@ fn check_acls<K: AsRef<[u8]>>(connection: &mut Connection, exchange: &[u8], keys
 /// # Errors
 /// *403*: of the channel.
 pub(crate) fn check_rights(connection: &mut Connection, exchange: &[u8], routing_key: &[u8]) -> Result<(), Failure> {
-    connection.access.check_permission(connection.gateway.broker.security(), Permission::Write, Resource::Exchange(exchange))?;
+    connection.access.check_permission(
+        connection.gateway.broker.security(),
+        Permission::Write,
+        Resource::Exchange(exchange),
+    )?;
     if connection.access.has_acls() {
         check_acls(connection, exchange, &[routing_key])?;
     }
@@ -165,7 +179,11 @@ pub(crate) fn publish(
     mandatory: bool,
     hold: impl FnOnce(&Message<'_>) -> Held,
 ) -> Result<(), Failure> {
-    connection.access.check_permission(connection.gateway.broker.security(), Permission::Write, Resource::Exchange(message.exchange))?;
+    connection.access.check_permission(
+        connection.gateway.broker.security(),
+        Permission::Write,
+        Resource::Exchange(message.exchange),
+    )?;
     check_exchange(table.read(), channel.vhost.name(), message.exchange)?;
     let addressed = reply::addressed(connection, channel, message.properties)?;
     let traits = MessageTraits { priority: message.properties.priority(), ttl: expiration(message.properties)? };

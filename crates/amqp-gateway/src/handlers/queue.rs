@@ -13,7 +13,11 @@ use crate::connection::Connection;
 use crate::error::Failure;
 use crate::reply;
 
-pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method: queue::Method<'_>) -> Result<(), Failure> {
+pub(crate) fn handle(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    method: queue::Method<'_>,
+) -> Result<(), Failure> {
     match method {
         queue::Method::Declare(method) => declare(connection, channel, method),
         queue::Method::Bind(method) => bind(connection, channel, method),
@@ -58,31 +62,44 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
         return Ok(());
     }
     let (owner, caller) = (exclusive.then_some(connection.id), connection.caller()?);
-    let wish = QueueDeclaration { name: name(queue.as_bytes())?, durable, owner, auto_delete, arguments: arguments(table) };
+    let wish =
+        QueueDeclaration { name: name(queue.as_bytes())?, durable, owner, auto_delete, arguments: arguments(table) };
     connection.declaring = exclusive.then(OwnQueue::default);
     let staged = Broker::staged_declaration(Arc::clone(&channel.vhost), wish, caller, connection.declaring.clone());
-    connection.control_staged(channel, queue::Declare::ID, staged, move |connection, channel, outcome: Result<Arc<Queue>, QueueError>| {
-        connection.declaring = None;
-        let found = outcome?;
-        if found.owner().is_some() {
-            // Not each time: with many queues each new one would go through all of them.
-            if connection.owned.len() == connection.owned.capacity() {
-                connection.owned.retain(|_, queue| !queue.is_dropped());
+    connection.control_staged(
+        channel,
+        queue::Declare::ID,
+        staged,
+        move |connection, channel, outcome: Result<Arc<Queue>, QueueError>| {
+            connection.declaring = None;
+            let found = outcome?;
+            if found.owner().is_some() {
+                // Not each time: with many queues each new one would go through all of them.
+                if connection.owned.len() == connection.owned.capacity() {
+                    connection.owned.retain(|_, queue| !queue.is_dropped());
+                }
+                connection.owned.insert(found.id(), Arc::clone(&found));
             }
-            connection.owned.insert(found.id(), Arc::clone(&found));
-        }
-        declared(connection, channel, &found, no_wait);
-        Ok(())
-    })
+            declared(connection, channel, &found, no_wait);
+            Ok(())
+        },
+    )
 }
 
 /// The queue of direct replies, or one that stands for who waits for them: there are none but those that are there, with one consumer.
 ///
 /// # Errors
 /// *404*.
-fn declare_reply_queue(connection: &mut Connection, channel: &mut Channel, queue: &str, no_wait: bool) -> Result<(), Failure> {
+fn declare_reply_queue(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    queue: &str,
+    no_wait: bool,
+) -> Result<(), Failure> {
     if !reply::is_waited_for(connection, queue.as_bytes()) {
-        return Err(QueueError::NotFound { queue: name(queue.as_bytes())?, vhost: channel.vhost.name().to_owned() }.into());
+        return Err(
+            QueueError::NotFound { queue: name(queue.as_bytes())?, vhost: channel.vhost.name().to_owned() }.into()
+        );
     }
     channel.last_queue = Some(name(queue.as_bytes())?);
     if !no_wait {
@@ -95,7 +112,8 @@ fn declare_reply_queue(connection: &mut Connection, channel: &mut Channel, queue
 fn bind(connection: &mut Connection, channel: &mut Channel, method: queue::Bind<'_>) -> Result<(), Failure> {
     let queue::Bind { queue, exchange, routing_key, no_wait, arguments: table } = method;
     let wish = wish(channel, &queue, &exchange, &routing_key, table)?;
-    let (vhost, caller, ok) = (Arc::clone(&channel.vhost), connection.caller()?, (!no_wait).then_some(queue::BindOk {}));
+    let (vhost, caller, ok) =
+        (Arc::clone(&channel.vhost), connection.caller()?, (!no_wait).then_some(queue::BindOk {}));
     run(
         connection,
         channel,
@@ -123,12 +141,24 @@ fn unbind(connection: &mut Connection, channel: &mut Channel, method: queue::Unb
 }
 
 /// The binding that is meant.
-fn wish(channel: &Channel, queue: &str, exchange: &str, key: &str, table: TableRef<'_>) -> Result<BindingWish, Failure> {
+fn wish(
+    channel: &Channel,
+    queue: &str,
+    exchange: &str,
+    key: &str,
+    table: TableRef<'_>,
+) -> Result<BindingWish, Failure> {
     let (queue, exchange) = (without_line_ends(queue), without_line_ends(exchange));
     let destination = queue_name(channel, &queue)?;
     // spec: amqp-0-9-1 queue.bind, rule "queue-known": with neither queue nor key the key is the queue's name.
     let key = if queue.is_empty() && key.is_empty() { destination.clone() } else { name(key.as_bytes())? };
-    Ok(BindingWish { source: name(exchange.as_bytes())?, to_queue: true, destination, key, arguments: arguments(table) })
+    Ok(BindingWish {
+        source: name(exchange.as_bytes())?,
+        to_queue: true,
+        destination,
+        key,
+        arguments: arguments(table),
+    })
 }
 
 fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purge<'_>) -> Result<(), Failure> {
@@ -150,18 +180,24 @@ fn delete(connection: &mut Connection, channel: &mut Channel, method: queue::Del
     let queue::Delete { queue, if_unused, if_empty, no_wait } = method;
     let wanted = queue_name(channel, &without_line_ends(&queue))?;
     let staged = Broker::staged_deletion(Arc::clone(&channel.vhost), wanted, if_unused, if_empty, connection.caller()?);
-    connection.control_staged(channel, queue::Delete::ID, staged, move |connection, channel, outcome: Result<u64, QueueError>| {
-        let message_count = count(outcome?);
-        if !no_wait {
-            connection.out.method(channel.number, &queue::DeleteOk { message_count });
-        }
-        Ok(())
-    })
+    connection.control_staged(
+        channel,
+        queue::Delete::ID,
+        staged,
+        move |connection, channel, outcome: Result<u64, QueueError>| {
+            let message_count = count(outcome?);
+            if !no_wait {
+                connection.out.method(channel.number, &queue::DeleteOk { message_count });
+            }
+            Ok(())
+        },
+    )
 }
 
 /// RabbitMQ's words for an argument of a method that is no integer.
 pub(super) fn no_integer(argument: &str, found: amqp_wire::Value<'_>, queue: &Queue) -> Failure {
     let (name, vhost, kind) = (queue.name(), queue.vhost(), found.type_name());
-    let text = format!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}': \"expected integer, got {kind}\"");
+    let text =
+        format!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}': \"expected integer, got {kind}\"");
     Failure::channel(ReplyCode::PreconditionFailed, text)
 }

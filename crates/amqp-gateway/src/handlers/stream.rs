@@ -40,20 +40,29 @@ pub(super) fn refuse(queue: &Queue, arguments: TableRef<'_>) -> Result<(), Failu
 /// An argument that this type of queue does not take of consumers.
 pub(super) fn not_taken(argument: &str, queue: &Queue) -> Failure {
     let (name, vhost, kind) = (queue.name(), queue.vhost(), kind_name(queue.understood().kind));
-    Failure::precondition(format_args!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}' of queue type rabbit_{kind}_queue"))
+    Failure::precondition(format_args!(
+        "invalid arg '{argument}' for queue '{name}' in vhost '{vhost}' of queue type rabbit_{kind}_queue"
+    ))
 }
 
 /// Begins to read a stream.
 ///
 /// # Errors
 /// *406*: arguments that make no sense, or no prefetch, which is the only bound of what is on its way; *540*: without acknowledgements.
-pub(super) fn read(connection: &Connection, queue: &Arc<Queue>, wish: Consuming, arguments: TableRef<'_>) -> Result<ConsumerId, Failure> {
+pub(super) fn read(
+    connection: &Connection,
+    queue: &Arc<Queue>,
+    wish: Consuming,
+    arguments: TableRef<'_>,
+) -> Result<ConsumerId, Failure> {
     let (name, vhost) = (queue.name(), queue.vhost());
     let reading = reading(queue, arguments, (connection.now_ms, connection.peer.ip()))?;
     // A bound for all consumers of the channel is one for each, as in RabbitMQ since it has no other.
     let prefetch = if wish.prefetch > 0 { wish.prefetch } else { wish.channel.limit().try_into().unwrap_or(u16::MAX) };
     if prefetch == 0 {
-        return Err(Failure::precondition(format_args!("consumer prefetch count is not set for stream queue '{name}' in vhost '{vhost}'")));
+        return Err(Failure::precondition(format_args!(
+            "consumer prefetch count is not set for stream queue '{name}' in vhost '{vhost}'"
+        )));
     }
     if wish.no_ack {
         let text = format_args!("automatic acknowledgement not supported by stream queue '{name}' in vhost '{vhost}'");
@@ -77,7 +86,9 @@ fn reading(queue: &Queue, arguments: TableRef<'_>, (now_ms, address): (i64, IpAd
     };
     let values = match arguments.get(FILTER) {
         Some(Value::LongString(value)) => Some([Bytes::copy_from_slice(value)].into_iter().collect()),
-        Some(Value::Array(array)) => Some(array.iter().filter_map(Value::as_bytes).map(Bytes::copy_from_slice).collect()),
+        Some(Value::Array(array)) => {
+            Some(array.iter().filter_map(Value::as_bytes).map(Bytes::copy_from_slice).collect())
+        }
         // As in RabbitMQ, anything else asks for nothing.
         _ => None,
     };
@@ -107,7 +118,9 @@ fn start(value: Value<'_>, now_ms: i64) -> Result<StreamStart, String> {
             None if text.is_empty() => Err("{invalid_stream_offset_arg,{longstr,<<>>}}".to_owned()),
             None => Err(format!("{{invalid_stream_offset_arg,{{longstr,<<\"{}\">>}}}}", String::from_utf8_lossy(text))),
         },
-        Value::Timestamp(seconds) => Ok(StreamStart::Time(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000))),
+        Value::Timestamp(seconds) => {
+            Ok(StreamStart::Time(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000)))
+        }
         other => match other.as_integer() {
             // What lies before the start is the start.
             Some(number) => Ok(StreamStart::Offset(u64::try_from(number).unwrap_or(0))),

@@ -46,7 +46,8 @@ pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Resu
         return Ok(());
     }
     let (queues, commit) = settle(connection, channel)?;
-    let (lost_before, publishes) = commit.map_or((connection.publisher.lost(), false), |commit| (commit.lost_before, commit.publishes));
+    let (lost_before, publishes) =
+        commit.map_or((connection.publisher.lost(), false), |commit| (commit.lost_before, commit.publishes));
     connection.flush();
     let token = connection.take_token();
     let asker = Acknowledgement::new(connection.reply_to(token));
@@ -84,7 +85,8 @@ fn route_on(connection: &mut Connection, channel: &mut Channel, steps_max: usize
     // Each is gone when it has been routed: what is routed is counted as held.
     while let Some((held, bytes)) = transaction(channel)?.next_message() {
         connection.unfinished.sub(bytes);
-        let routed = held.with_message(|message| route(connection, channel, &mut table, &message, (held.mandatory, None)));
+        let routed =
+            held.with_message(|message| route(connection, channel, &mut table, &message, (held.mandatory, None)));
         if let Err(failure) = routed {
             let rest = std::mem::take(transaction(channel)?);
             connection.unfinished.sub(rest.memory());
@@ -124,7 +126,11 @@ fn incomplete() -> Failure {
 ///
 /// # Errors
 /// *541*: something was not kept. *406*: a queue has refused something.
-pub(crate) fn finish_commit(connection: &mut Connection, channel: &mut Channel, lost_before: u64) -> Result<(), Failure> {
+pub(crate) fn finish_commit(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    lost_before: u64,
+) -> Result<(), Failure> {
     if connection.publisher.lost() > lost_before {
         return Err(incomplete());
     }

@@ -36,11 +36,19 @@ fn a_message_comes_back_as_it_was() {
         body: &[b"one ", b"two"],
     };
     let record = stored(&message);
-    assert_eq!((record.timestamp, record.key.clone(), record.value.as_deref()), (1_700_000_000_123, None, Some(&b"one two"[..])));
+    assert_eq!(
+        (record.timestamp, record.key.clone(), record.value.as_deref()),
+        (1_700_000_000_123, None, Some(&b"one two"[..]))
+    );
     let seen: Vec<(&[u8], &[u8])> =
         record.headers[1..].iter().map(|(name, value)| (&name[..], value.as_deref().expect("no null"))).collect();
-    let expected: [(&[u8], &[u8]); 5] =
-        [(b"text", b"value"), (b"number", b"-5"), (b"flag", b"true"), (b"bytes", &[0xff, 0]), (b"least", b"-9223372036854775808")];
+    let expected: [(&[u8], &[u8]); 5] = [
+        (b"text", b"value"),
+        (b"number", b"-5"),
+        (b"flag", b"true"),
+        (b"bytes", &[0xff, 0]),
+        (b"least", b"-9223372036854775808"),
+    ];
     assert_eq!(seen, expected);
     let back = Stored::of(&record, b"queue", Some(Tries::default()));
     assert_eq!((&*back.exchange, &*back.routing_key, &back.body[..]), (&b"logs"[..], &b"a.b"[..], &b"one two"[..]));
@@ -50,7 +58,13 @@ fn a_message_comes_back_as_it_was() {
 #[test]
 fn what_queues_have_to_know_has_a_header_of_its_own() {
     let traits = MessageTraits { priority: Some(3), ttl: Some(1000) };
-    let record = stored(&Message { exchange: b"", routing_key: b"q", properties: EncodedProperties::default(), traits, body: &[] });
+    let record = stored(&Message {
+        exchange: b"",
+        routing_key: b"q",
+        properties: EncodedProperties::default(),
+        traits,
+        body: &[],
+    });
     assert_eq!(MessageTraits::of(&record), traits);
     assert_eq!(&*Stored::of(&record, b"q", None).routing_key, b"q");
 }
@@ -71,7 +85,10 @@ fn a_message_that_came_back_says_how_often() {
     let back = Stored::of(&record, b"q", Some(Tries { counted: 3, spared: 1 }));
     let table = back.properties().headers().expect("a table");
     let fields: Vec<_> = table.iter().map(|(name, value)| (name.as_bytes(), value)).collect();
-    assert_eq!(fields, [(&b"a"[..], Value::I32(1)), (b"x-acquired-count", Value::I64(4)), (b"x-delivery-count", Value::I64(3))]);
+    assert_eq!(
+        fields,
+        [(&b"a"[..], Value::I32(1)), (b"x-acquired-count", Value::I64(4)), (b"x-delivery-count", Value::I64(3))]
+    );
     assert_eq!(back.properties().content_type(), ShortBytes::new(b"text/plain"));
     assert!(back.body.is_empty());
 }
@@ -100,11 +117,18 @@ fn a_record_of_kafka_is_a_message_to_the_default_exchange() {
     let back = Stored::of(&record, b"orders", None);
     assert_eq!((&*back.exchange, &*back.routing_key, &back.body[..]), (&b""[..], &b"orders"[..], &b"value"[..]));
     assert_eq!(back.properties().timestamp(), Some(1_700_000_000));
-    let fields: Vec<_> = back.properties().headers().expect("a table").iter().map(|(name, value)| (name.as_bytes(), value)).collect();
-    assert_eq!(fields, [(&b"b"[..], Value::Void), (b"a", Value::LongString(b"new")), (b"x-record-key", Value::LongString(b"key"))]);
+    let fields: Vec<_> =
+        back.properties().headers().expect("a table").iter().map(|(name, value)| (name.as_bytes(), value)).collect();
+    assert_eq!(
+        fields,
+        [(&b"b"[..], Value::Void), (b"a", Value::LongString(b"new")), (b"x-record-key", Value::LongString(b"key"))]
+    );
     let binary = kafka(Some(&[0xff, 0xfe]), &[]);
     let back = Stored::of(&binary, b"orders", None);
-    assert_eq!(back.properties().headers().and_then(|table| table.get("x-record-key")), Some(Value::Bytes(&[0xff, 0xfe])));
+    assert_eq!(
+        back.properties().headers().and_then(|table| table.get("x-record-key")),
+        Some(Value::Bytes(&[0xff, 0xfe]))
+    );
     let plain = kafka(None, &[]);
     assert!(Stored::of(&plain, b"orders", None).properties().headers().is_none());
 }
@@ -127,7 +151,14 @@ fn a_header_that_others_wrote_in_our_name_is_not_trusted() {
     let mut newer = header.to_vec();
     newer[0] = 2;
     assert_eq!(&*Stored::of(&vouched(&newer), b"queue", None).routing_key, b"queue");
-    let null = Record { offset: Offset(0), timestamp: -1, key: None, value: None, headers: [(Bytes::from_static(HEADER), None)].into(), vouched: true };
+    let null = Record {
+        offset: Offset(0),
+        timestamp: -1,
+        key: None,
+        value: None,
+        headers: [(Bytes::from_static(HEADER), None)].into(),
+        vouched: true,
+    };
     assert_eq!(Stored::of(&null, b"queue", None).properties().timestamp(), None);
 }
 
@@ -155,12 +186,24 @@ fn what_the_broker_does_not_vouch_for_is_what_anybody_may_say() {
     let (user_id, app_id) = (ShortBytes::new(b"root"), ShortBytes::new(b"shop"));
     Properties { user_id, app_id, headers: Some(table.view()), ..Properties::default() }.encode(&mut encoded);
     let properties = EncodedProperties::trusted(&encoded);
-    let ours = stored(&Message { exchange: b"e", routing_key: b"k", properties, traits: MessageTraits::default(), body: &[b"body"] });
+    let ours = stored(&Message {
+        exchange: b"e",
+        routing_key: b"k",
+        properties,
+        traits: MessageTraits::default(),
+        body: &[b"body"],
+    });
     let claimed = Record { vouched: false, ..ours.clone() };
-    for (record, user, address) in [(&ours, user_id, (&b"e"[..], &b"k"[..])), (&claimed, None, (&b""[..], &b"queue"[..]))] {
+    for (record, user, address) in
+        [(&ours, user_id, (&b"e"[..], &b"k"[..])), (&claimed, None, (&b""[..], &b"queue"[..]))]
+    {
         let mut memory = BytesMut::new();
         let tries = Some(Tries { counted: 1, spared: 0 });
-        let all = [Stored::of(record, b"queue", None), Stored::of(record, b"queue", tries), Stored::of_stream(record, b"queue", 1 << 17, &mut memory)];
+        let all = [
+            Stored::of(record, b"queue", None),
+            Stored::of(record, b"queue", tries),
+            Stored::of_stream(record, b"queue", 1 << 17, &mut memory),
+        ];
         for back in all {
             assert_eq!((&*back.exchange, &*back.routing_key, &back.body[..]), (address.0, address.1, &b"body"[..]));
             let decoded = back.properties().decode();

@@ -21,7 +21,8 @@ impl Session {
         let (connection, transacts) = (&mut self.connection, matches!(channel.mode, Mode::Transaction(_)));
         let Some(content) = &mut channel.content else { return Ok(length) };
         // What is counted for the content is free when it is held whole.
-        let held = if transacts { Held::bytes_of(content.whole_bytes(frame)).saturating_sub(content.kept()) } else { 0 };
+        let held =
+            if transacts { Held::bytes_of(content.whole_bytes(frame)).saturating_sub(content.kept()) } else { 0 };
         if !connection.has_room(content.keeps(frame) + held)? {
             return Ok(0);
         }
@@ -37,16 +38,28 @@ impl Session {
         let mandatory = content.mandatory;
         if transacts {
             content.with_blocks(last, |message, blocks| {
-                handlers::publish(connection, channel, table, message, mandatory, |message| Held::of_blocks(message, mandatory, blocks, last))
+                handlers::publish(connection, channel, table, message, mandatory, |message| {
+                    Held::of_blocks(message, mandatory, blocks, last)
+                })
             })?;
         } else {
-            content.with_message(last, |message| handlers::publish(connection, channel, table, message, mandatory, |message| Held::new(message, mandatory)))?;
+            content.with_message(last, |message| {
+                handlers::publish(connection, channel, table, message, mandatory, |message| {
+                    Held::new(message, mandatory)
+                })
+            })?;
         }
         Ok(length)
     }
 
     /// A publish. Most come whole, with a body of one frame; nothing of those is kept.
-    pub(super) fn handle_publish(&mut self, frame: &Frame<'_>, publish: &basic::Publish<'_>, rest: &[u8], table: &mut Table<'_>) -> Result<usize, Failure> {
+    pub(super) fn handle_publish(
+        &mut self,
+        frame: &Frame<'_>,
+        publish: &basic::Publish<'_>,
+        rest: &[u8],
+        table: &mut Table<'_>,
+    ) -> Result<usize, Failure> {
         let length = frame.bytes();
         let Some(Slot::Open(channel)) = self.channels.get_mut(&frame.channel) else { return Ok(length) };
         let connection = &mut self.connection;
@@ -56,11 +69,16 @@ impl Session {
         let (exchange, routing_key) = (&publish.exchange, &publish.routing_key);
         if let Some((header, body, taken)) = content::whole(rest, frame.channel, connection.broker().limits()) {
             let properties = header.properties;
-            let message = Message { exchange, routing_key, properties, traits: MessageTraits::default(), body: &[body] };
-            if matches!(channel.mode, Mode::Transaction(_)) && !connection.has_room(Held::bytes_of(properties.as_bytes().len() + body.len()))? {
+            let message =
+                Message { exchange, routing_key, properties, traits: MessageTraits::default(), body: &[body] };
+            if matches!(channel.mode, Mode::Transaction(_))
+                && !connection.has_room(Held::bytes_of(properties.as_bytes().len() + body.len()))?
+            {
                 return Ok(0);
             }
-            handlers::publish(connection, channel, table, message, publish.mandatory, |message| Held::new(message, publish.mandatory))?;
+            handlers::publish(connection, channel, table, message, publish.mandatory, |message| {
+                Held::new(message, publish.mandatory)
+            })?;
             return Ok(length + taken);
         }
         handlers::check_rights(connection, exchange, routing_key)?;
@@ -90,7 +108,9 @@ impl Session {
             return;
         }
         let since = |at| self.connection.unfinished.could_come_since(at);
-        let is_stalled = |number: u16, slot: &Slot| Some(number) != asked && matches!(slot, Slot::Open(channel) if channel.is_stalled(now, since));
+        let is_stalled = |number: u16, slot: &Slot| {
+            Some(number) != asked && matches!(slot, Slot::Open(channel) if channel.is_stalled(now, since))
+        };
         let stalled = self.channels.iter().filter(|(number, slot)| is_stalled(**number, slot));
         let stalled: Vec<u16> = stalled.map(|(number, _)| *number).collect();
         for number in stalled {

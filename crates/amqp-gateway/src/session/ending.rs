@@ -34,7 +34,8 @@ impl Session {
         let Connection { waiting, publisher, quota, gateway, .. } = &self.connection;
         let quota = quota.causes();
         let disk = if publisher.open_since().is_some() { Cause::Disk.bit() } else { 0 };
-        let memory = if gateway.held.is_full() && !self.pressure.has_room(&self.connection) { Cause::Memory.bit() } else { 0 };
+        let memory =
+            if gateway.held.is_full() && !self.pressure.has_room(&self.connection) { Cause::Memory.bit() } else { 0 };
         let waiting = match waiting {
             Some(Waiting::Login { .. }) => Cause::Login.bit(),
             Some(Waiting::Channel { .. } | Waiting::Connection { .. }) => Cause::Coordinator.bit(),
@@ -42,7 +43,12 @@ impl Session {
             Some(Waiting::Publishes | Waiting::Letters | Waiting::Commit { .. }) | None => 0,
         };
         // Whoever takes single messages has an entry as well, without a tag.
-        let consumes = || self.connection.consumers.values().any(|consumer| !consumer.tag.as_bytes().is_empty() && !consumer.cancelled);
+        let consumes = || {
+            self.connection
+                .consumers
+                .values()
+                .any(|consumer| !consumer.tag.as_bytes().is_empty() && !consumer.cancelled)
+        };
         match quota | disk | memory | waiting {
             0 if consumes() => Cause::Records.bit(),
             0 => Cause::Client.bit(),
@@ -85,8 +91,11 @@ impl Session {
         {
             leaving.until.get_or_insert(now + ROOM_MAX);
         }
-        let goes = |leaving: &mut Leaving| ready || phase != Phase::Running || leaving.until.is_some_and(|until| now >= until);
-        let Some(Leaving { reason, .. }) = self.leaving.take_if(goes).filter(|_| phase == Phase::Running) else { return };
+        let goes =
+            |leaving: &mut Leaving| ready || phase != Phase::Running || leaving.until.is_some_and(|until| now >= until);
+        let Some(Leaving { reason, .. }) = self.leaving.take_if(goes).filter(|_| phase == Phase::Running) else {
+            return;
+        };
         for slot in self.channels.values_mut() {
             if let Slot::Open(channel) = slot
                 && let Mode::Confirm(confirms) = &mut channel.mode

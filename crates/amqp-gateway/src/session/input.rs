@@ -14,7 +14,9 @@ impl Session {
     /// Bytes of the frame that `buffer` begins with, of which a part is there and everything before has been looked at.
     pub fn begun_frame_bytes(&self, buffer: &[u8]) -> Option<usize> {
         match parse_frame(buffer, self.connection.limits.frame_max) {
-            Ok(Parsed::More(missing)) if self.phase == Phase::Running && self.takes_frame() => Some(buffer.len() + missing),
+            Ok(Parsed::More(missing)) if self.phase == Phase::Running && self.takes_frame() => {
+                Some(buffer.len() + missing)
+            }
             _ => None,
         }
     }
@@ -88,7 +90,9 @@ impl Session {
                 self.end = Some(CloseReason::Error(failure.text));
             }
             Phase::Closing { .. } => self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason))),
-            Phase::Protocol { .. } | Phase::Handshake { .. } | Phase::Ended => self.end = Some(CloseReason::Handshake(failure.text)),
+            Phase::Protocol { .. } | Phase::Handshake { .. } | Phase::Ended => {
+                self.end = Some(CloseReason::Handshake(failure.text))
+            }
         }
     }
 

@@ -173,7 +173,9 @@ impl Pressure {
     pub fn next(&self, connection: &Connection) -> Option<Instant> {
         let publishes = connection.open_since().and_then(|since| match self.blocked {
             false => Some(since + BLOCKED_AFTER),
-            true => (!self.has_room(connection) && connection.gateway.held.is_full()).then(|| connection.now + MEMORY_RETRY),
+            true => {
+                (!self.has_room(connection) && connection.gateway.held.is_full()).then(|| connection.now + MEMORY_RETRY)
+            }
         });
         publishes.into_iter().chain(self.letters.iter().map(|(.., until)| *until)).min()
     }
@@ -246,7 +248,9 @@ impl Session {
 
     fn look_at_letters(&mut self) {
         let now = self.connection.now;
-        while let Some(channel) = self.pressure.letters.iter().find(|(.., until)| now >= *until).map(|(channel, ..)| *channel) {
+        while let Some(channel) =
+            self.pressure.letters.iter().find(|(.., until)| now >= *until).map(|(channel, ..)| *channel)
+        {
             self.take_up(channel);
         }
     }

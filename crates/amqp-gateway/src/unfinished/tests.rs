@@ -99,7 +99,10 @@ fn the_first_in_line_goes_beyond_the_bound_and_then_the_next() {
     assert_eq!(ask(&mut third, late + soon), Room::Yes, "there is room");
     drop(third);
     let line = memory.line.lock();
-    assert_eq!((memory.used(), memory.waiting.load(Ordering::Relaxed), line.waiting.len(), line.beyond), (0, 0, 0, false));
+    assert_eq!(
+        (memory.used(), memory.waiting.load(Ordering::Relaxed), line.waiting.len(), line.beyond),
+        (0, 0, 0, false)
+    );
 }
 
 #[test]
@@ -108,14 +111,19 @@ fn who_lets_others_wait_waits_not_for_ever() {
     let [mut first, mut holds, _third] = stuck(&memory, now);
     let mut free = Unfinished::new(&memory);
     let ask = |one: &mut Unfinished, after| one.room(12 * MIB, Some(now + after), || user("one"));
-    assert!([&mut first, &mut holds, &mut free].into_iter().all(|one| matches!(ask(one, Duration::ZERO), Room::Later(_))));
+    assert!(
+        [&mut first, &mut holds, &mut free].into_iter().all(|one| matches!(ask(one, Duration::ZERO), Room::Later(_)))
+    );
     assert_eq!(ask(&mut first, BEYOND_AFTER), Room::Yes);
     first.add(12 * MIB);
     first.settle();
     assert!(matches!(ask(&mut holds, WAIT_MAX / 2), Room::Later(_)));
     assert_eq!(ask(&mut holds, WAIT_MAX), Room::No);
     assert!(matches!(ask(&mut free, 100 * WAIT_MAX), Room::Later(_)), "it has its turn");
-    assert!(matches!(first.room(MIB, Some(now + BEYOND_AFTER + BEYOND_MAX), || user("one")), Room::Later(_)), "others have theirs");
+    assert!(
+        matches!(first.room(MIB, Some(now + BEYOND_AFTER + BEYOND_MAX), || user("one")), Room::Later(_)),
+        "others have theirs"
+    );
     drop(first);
     assert_eq!(ask(&mut free, 100 * WAIT_MAX), Room::Yes);
 }
@@ -124,8 +132,10 @@ fn who_lets_others_wait_waits_not_for_ever() {
 fn holders_take_turns_beyond_the_bound() {
     let (memory, now) = (memory(40 * MIB), Instant::now());
     let holding: [Unfinished; 3] = stuck(&memory, now);
-    let mut waiting: Vec<(Unfinished, &str)> = ["one", "one", "one", "other"].map(|name| (Unfinished::new(&memory), name)).into();
-    let ask = |(one, name): &mut (Unfinished, &str), after| one.room(15 * MIB, Some(now + after), || user(name)) == Room::Yes;
+    let mut waiting: Vec<(Unfinished, &str)> =
+        ["one", "one", "one", "other"].map(|name| (Unfinished::new(&memory), name)).into();
+    let ask =
+        |(one, name): &mut (Unfinished, &str), after| one.room(15 * MIB, Some(now + after), || user(name)) == Room::Yes;
     assert!(waiting.iter_mut().all(|one| !ask(one, Duration::ZERO)));
     let mut order = Vec::new();
     while !waiting.is_empty() {
@@ -143,7 +153,8 @@ fn holders_take_turns_beyond_the_bound() {
 #[test]
 fn who_holds_no_more_than_his_share_gives_way_to_no_other() {
     let (memory, now) = (memory(40 * MIB), Instant::now());
-    let (mut small, mut large, mut next) = (Unfinished::new(&memory), Unfinished::new(&memory), Unfinished::new(&memory));
+    let (mut small, mut large, mut next) =
+        (Unfinished::new(&memory), Unfinished::new(&memory), Unfinished::new(&memory));
     assert_eq!(small.room(MIB, Some(now), || user("small")), Room::Yes);
     small.add(MIB);
     small.settle();

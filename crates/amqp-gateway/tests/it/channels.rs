@@ -47,7 +47,10 @@ fn what_is_not_for_the_channel_ends_the_connection() {
             Box::new(|node, client| node.send(client, 2, &channel::Close::default())),
             error(ReplyCode::ChannelError, "expected 'channel.open'"),
         ),
-        (Box::new(|node, client| node.send(client, 1, &channel::Open {})), error(ReplyCode::ChannelError, "second 'channel.open' seen")),
+        (
+            Box::new(|node, client| node.send(client, 1, &channel::Open {})),
+            error(ReplyCode::ChannelError, "second 'channel.open' seen"),
+        ),
         (
             Box::new(|node, client| node.send(client, 0, &queue::Declare::default())),
             error(ReplyCode::ChannelError, "unexpected method in connection state running"),
@@ -60,12 +63,18 @@ fn what_is_not_for_the_channel_ends_the_connection() {
             Box::new(|node, client| node.send(client, 1, &queue::PurgeOk::default())),
             error(ReplyCode::CommandInvalid, "unimplemented method"),
         ),
-        (Box::new(|node, client| node.send(client, 1, &basic::GetEmpty {})), error(ReplyCode::CommandInvalid, "unimplemented method")),
+        (
+            Box::new(|node, client| node.send(client, 1, &basic::GetEmpty {})),
+            error(ReplyCode::CommandInvalid, "unimplemented method"),
+        ),
         (
             Box::new(|node, client| node.send(client, 1, &channel::FlowOk { active: true })),
             error(ReplyCode::CommandInvalid, "unimplemented method"),
         ),
-        (Box::new(|node, client| node.send(client, 1, &channel::Flow { active: false })), error(ReplyCode::NotImplemented, "active=false")),
+        (
+            Box::new(|node, client| node.send(client, 1, &channel::Flow { active: false })),
+            error(ReplyCode::NotImplemented, "active=false"),
+        ),
     ];
     for (number, (send, expected)) in cases.into_iter().enumerate() {
         let client = node.open();
@@ -74,7 +83,10 @@ fn what_is_not_for_the_channel_ends_the_connection() {
     }
     let client = node.open();
     assert_eq!(node.ask(client, 1, &channel::Flow { active: true }), "Channel(FlowOk(FlowOk { active: true }))");
-    assert_eq!(node.ask(client, 1, &amqp_wire::access::Request::default()), "Access(RequestOk(RequestOk { ticket: 1 }))");
+    assert_eq!(
+        node.ask(client, 1, &amqp_wire::access::Request::default()),
+        "Access(RequestOk(RequestOk { ticket: 1 }))"
+    );
     node.stop();
 }
 
@@ -99,7 +111,8 @@ fn channels_do_not_get_into_each_others_messages() {
     node.declare(client, "q");
     // Frames of two messages, in turn.
     let parts = |number: u16, body: &[u8]| {
-        let (mut method, mut header, mut rest) = (bytes::BytesMut::new(), bytes::BytesMut::new(), bytes::BytesMut::new());
+        let (mut method, mut header, mut rest) =
+            (bytes::BytesMut::new(), bytes::BytesMut::new(), bytes::BytesMut::new());
         amqp_wire::write_method(&mut method, number, &publish("", "q", false));
         amqp_wire::ContentHeader { body_size: body.len() as u64, properties: amqp_wire::EncodedProperties::default() }
             .write(&mut header, number);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amqp_wire::{
-    ContentHeader, EncodedProperties, FrameKind, Properties, ShortBytes, Table, basic, queue, short, write_content, write_method,
+    ContentHeader, EncodedProperties, FrameKind, Properties, ShortBytes, Table, basic, queue, short, write_content,
+    write_method,
 };
 use broker::CreateTopic;
 use bytes::BytesMut;
@@ -17,8 +18,12 @@ fn outcomes(node: &mut Node, client: usize, count: u64) -> (u64, Vec<u64>) {
     let (mut acked, mut nacked) = (0, Vec::new());
     while acked.max(nacked.iter().copied().max().unwrap_or(0)) < count {
         let method = node.next(client).method;
-        let tag =
-            method.split("delivery_tag: ").nth(1).and_then(|rest| rest.split(',').next()).and_then(|tag| tag.parse().ok()).expect("a tag");
+        let tag = method
+            .split("delivery_tag: ")
+            .nth(1)
+            .and_then(|rest| rest.split(',').next())
+            .and_then(|tag| tag.parse().ok())
+            .expect("a tag");
         if method.starts_with("Basic(Ack(") { acked = acked.max(tag) } else { nacked.push(tag) }
     }
     (acked, nacked)
@@ -41,7 +46,8 @@ fn a_queue_over_a_compacted_topic_takes_no_message_without_a_key() {
     }
     assert_eq!(outcomes(&mut node, client, 4), (4, vec![2, 3]));
     let counts = ["plain", "compacted", "both"].map(|name| {
-        let queue = node.broker.vhosts().get("/").expect("it is always there").queue(name.as_bytes()).expect("it was declared");
+        let queue =
+            node.broker.vhosts().get("/").expect("it is always there").queue(name.as_bytes()).expect("it was declared");
         queue.log().end().0
     });
     assert_eq!(counts, [2, 0, 0]);
@@ -59,12 +65,24 @@ fn messages_are_confirmed_kept_in_order_and_come_back_as_they_were() {
         fields.put(short("a"), "b");
         fields.put(short("n"), 5i32);
     });
-    Properties { headers: Some(headers.view()), delivery_mode: Some(2), message_id: ShortBytes::new(b"id"), ..Properties::default() }
-        .encode(&mut properties);
+    Properties {
+        headers: Some(headers.view()),
+        delivery_mode: Some(2),
+        message_id: ShortBytes::new(b"id"),
+        ..Properties::default()
+    }
+    .encode(&mut properties);
     let mut bytes = BytesMut::new();
     for number in 0..100 {
         let body = format!("message {number}");
-        write_content(&mut bytes, 1, &publish("", "q", false), EncodedProperties::trusted(&properties), body.as_bytes(), FRAME_MAX);
+        write_content(
+            &mut bytes,
+            1,
+            &publish("", "q", false),
+            EncodedProperties::trusted(&properties),
+            body.as_bytes(),
+            FRAME_MAX,
+        );
     }
     node.raw(client, &bytes);
     assert_eq!(outcomes(&mut node, client, 100), (100, vec![]));
@@ -153,9 +171,12 @@ fn each_queue_keeps_the_order_of_messages_that_go_different_ways() {
     }
     node.raw(client, &bytes);
     for name in ["a", "b"] {
-        let expected: Vec<String> =
-            (0..60).filter(|number| ways[number % 6].1.is_empty() || ways[number % 6].1 == name).map(|number| number.to_string()).collect();
-        let got: Vec<String> = expected.iter().map(|_| String::from_utf8(node.get(client, name, true).body).expect("text")).collect();
+        let expected: Vec<String> = (0..60)
+            .filter(|number| ways[number % 6].1.is_empty() || ways[number % 6].1 == name)
+            .map(|number| number.to_string())
+            .collect();
+        let got: Vec<String> =
+            expected.iter().map(|_| String::from_utf8(node.get(client, name, true).body).expect("text")).collect();
         assert_eq!(got, expected, "of {name}");
     }
     node.stop();
@@ -194,11 +215,18 @@ fn messages_that_cannot_be_are_refused_with_rabbitmqs_words() {
     };
     let plain = encoded(Properties::default());
     let cc = argument("CC", "abc");
-    let copies = |count: usize, key: &str| Table::build(|fields| fields.array(short("CC"), |keys| (0..count).for_each(|_| keys.put(key))));
+    let copies = |count: usize, key: &str| {
+        Table::build(|fields| fields.array(short("CC"), |keys| (0..count).for_each(|_| keys.put(key))))
+    };
     let (many, long) = (copies(1000, "q"), copies(1, &"x".repeat(256)));
     let cases = [
         ("nope", plain.clone(), 404, "NOT_FOUND - no exchange 'nope' in vhost '/'"),
-        ("amq.rabbitmq.trace", plain, 403, "ACCESS_REFUSED - cannot publish to internal exchange 'amq.rabbitmq.trace' in vhost '/'"),
+        (
+            "amq.rabbitmq.trace",
+            plain,
+            403,
+            "ACCESS_REFUSED - cannot publish to internal exchange 'amq.rabbitmq.trace' in vhost '/'",
+        ),
         (
             "",
             encoded(Properties { user_id: ShortBytes::new(b"bob"), ..Properties::default() }),
@@ -265,7 +293,16 @@ fn refusing(node: &mut Node, most: i32) -> usize {
         fields.put(short("x-max-length"), most);
         fields.put(short("x-overflow"), "reject-publish");
     });
-    node.ask(client, 1, &queue::Declare { queue: short("full"), durable: true, arguments: arguments.view(), ..queue::Declare::default() });
+    node.ask(
+        client,
+        1,
+        &queue::Declare {
+            queue: short("full"),
+            durable: true,
+            arguments: arguments.view(),
+            ..queue::Declare::default()
+        },
+    );
     node.select_confirms(client);
     client
 }
@@ -283,8 +320,12 @@ fn kept_and_refused(node: &mut Node, client: usize, count: u64) -> (u64, u64) {
     let mut seen = (0, 0);
     while seen.0 + seen.1 < count {
         let method = node.next(client).method;
-        let last: u64 =
-            method.split("delivery_tag: ").nth(1).and_then(|rest| rest.split(',').next()).and_then(|tag| tag.parse().ok()).expect("a tag");
+        let last: u64 = method
+            .split("delivery_tag: ")
+            .nth(1)
+            .and_then(|rest| rest.split(',').next())
+            .and_then(|tag| tag.parse().ok())
+            .expect("a tag");
         match method.starts_with("Basic(Ack(") {
             true if method.contains("multiple: true") => seen.0 = last,
             true => seen.0 += 1,
@@ -328,7 +369,16 @@ fn what_all_publishers_have_under_way_is_counted() {
             fields.put(short("x-overflow"), "reject-publish");
             fields.put(short("x-queue-type"), kind);
         });
-        node.ask(client, 1, &queue::Declare { queue: short("full"), durable: true, arguments: arguments.view(), ..queue::Declare::default() });
+        node.ask(
+            client,
+            1,
+            &queue::Declare {
+                queue: short("full"),
+                durable: true,
+                arguments: arguments.view(),
+                ..queue::Declare::default()
+            },
+        );
         let clients: Vec<usize> = (0..10).map(|_| node.open()).collect();
         clients.iter().for_each(|client| node.select_confirms(*client));
         for _ in 0..5 {
@@ -338,7 +388,10 @@ fn what_all_publishers_have_under_way_is_counted() {
         node.close(clients[0]);
         let kept: u64 = clients[1..].iter().map(|client| kept_and_refused(&mut node, *client, 50).0).sum();
         let end = node.subscription("full").0.log().last_stable().0;
-        assert!(kept <= end && end == if kind == "classic" { 50 } else { 51 }, "round {round}, {kind}: {kept} of {end}");
+        assert!(
+            kept <= end && end == if kind == "classic" { 50 } else { 51 },
+            "round {round}, {kind}: {kept} of {end}"
+        );
         node.ask(client, 1, &queue::Delete { queue: short("full"), ..queue::Delete::default() });
     }
     node.stop();
@@ -372,13 +425,21 @@ fn frames_in_a_wrong_order_end_the_connection() {
             505,
             "UNEXPECTED_FRAME - expected content header for class 60, got non content header frame instead",
         ),
-        (vec![method.clone(), other_class], 505, "UNEXPECTED_FRAME - expected content header for class 60, got one for class 80 instead"),
+        (
+            vec![method.clone(), other_class],
+            505,
+            "UNEXPECTED_FRAME - expected content header for class 60, got one for class 80 instead",
+        ),
         (
             vec![method.clone(), header.clone(), method.clone()],
             505,
             "UNEXPECTED_FRAME - expected content body, got non content body frame instead",
         ),
-        (vec![method, header, frame(FrameKind::Body, b"xy")], 501, "FRAME_ERROR - content body frame exceeds remaining content size"),
+        (
+            vec![method, header, frame(FrameKind::Body, b"xy")],
+            501,
+            "FRAME_ERROR - content body frame exceeds remaining content size",
+        ),
     ];
     for (frames, code, text) in cases {
         let client = node.open();

@@ -12,8 +12,7 @@ fn a_consumer_gets_what_is_published_and_acknowledges_it() {
     node.publish(client, "", "q", b"before");
     node.consume(client, "q", "c", false);
     let seen = node.next(client);
-    let expected =
-        "Basic(Deliver(Deliver { consumer_tag: \"c\", delivery_tag: 1, redelivered: false, exchange: \"\", routing_key: \"q\" }))";
+    let expected = "Basic(Deliver(Deliver { consumer_tag: \"c\", delivery_tag: 1, redelivered: false, exchange: \"\", routing_key: \"q\" }))";
     assert_eq!((&*seen.method, &seen.body[..]), (expected, &b"before"[..]));
     node.publish(client, "", "q", b"after");
     assert_eq!(node.next(client).body, b"after");
@@ -22,7 +21,11 @@ fn a_consumer_gets_what_is_published_and_acknowledges_it() {
         node.ask(client, 1, &queue::Delete { queue: short("q"), if_empty: true, ..queue::Delete::default() }),
         "Queue(DeleteOk(DeleteOk { message_count: 0 }))"
     );
-    assert_eq!(node.next(client).method, "Basic(Cancel(Cancel { consumer_tag: \"c\", no_wait: true }))", "after the answer");
+    assert_eq!(
+        node.next(client).method,
+        "Basic(Cancel(Cancel { consumer_tag: \"c\", no_wait: true }))",
+        "after the answer"
+    );
     node.stop();
 }
 
@@ -52,24 +55,37 @@ fn quorum_queues_know_neither_conditions_of_a_deletion_nor_a_limit_of_the_channe
     let mut node = Node::start();
     let setter = node.open();
     let kind = argument("x-queue-type", "quorum");
-    let declare = queue::Declare { queue: short("q"), durable: true, arguments: kind.view(), ..queue::Declare::default() };
+    let declare =
+        queue::Declare { queue: short("q"), durable: true, arguments: kind.view(), ..queue::Declare::default() };
     assert!(node.ask(setter, 1, &declare).starts_with("Queue(DeclareOk"));
     let conditions = "cannot delete queue 'q' in vhost '/'. queue.delete operations with";
-    let delete = |if_unused, if_empty| queue::Delete { queue: short("q"), if_unused, if_empty, ..queue::Delete::default() };
-    for (if_unused, if_empty, told) in [(true, false, "if-unused"), (false, true, "if-empty"), (true, true, "if-unused")] {
+    let delete =
+        |if_unused, if_empty| queue::Delete { queue: short("q"), if_unused, if_empty, ..queue::Delete::default() };
+    for (if_unused, if_empty, told) in
+        [(true, false, "if-unused"), (false, true, "if-empty"), (true, true, "if-unused")]
+    {
         let client = node.open();
         node.send(client, 1, &delete(if_unused, if_empty));
         let expected = format!("NOT_IMPLEMENTED - {conditions} {told} flag set are not supported by quorum queues");
         assert_eq!(node.connection_error(client), (540, expected));
     }
     let client = node.open();
-    assert_eq!(node.ask(client, 1, &basic::Qos { prefetch_count: 1, global: true, ..basic::Qos::default() }), "Basic(QosOk(QosOk))");
+    assert_eq!(
+        node.ask(client, 1, &basic::Qos { prefetch_count: 1, global: true, ..basic::Qos::default() }),
+        "Basic(QosOk(QosOk))"
+    );
     let consume = basic::Consume { queue: short("q"), consumer_tag: short("c"), ..basic::Consume::default() };
     node.send(client, 1, &consume);
-    assert_eq!(node.connection_error(client), (540, "NOT_IMPLEMENTED - queue 'q' in vhost '/' does not support global qos".to_owned()));
+    assert_eq!(
+        node.connection_error(client),
+        (540, "NOT_IMPLEMENTED - queue 'q' in vhost '/' does not support global qos".to_owned())
+    );
     // None is none, and one of each consumer is what they know.
     let client = node.open();
-    for qos in [basic::Qos { global: true, ..basic::Qos::default() }, basic::Qos { prefetch_count: 1, ..basic::Qos::default() }] {
+    for qos in [
+        basic::Qos { global: true, ..basic::Qos::default() },
+        basic::Qos { prefetch_count: 1, ..basic::Qos::default() },
+    ] {
         assert_eq!(node.ask(client, 1, &qos), "Basic(QosOk(QosOk))");
     }
     assert!(node.ask(client, 1, &consume).starts_with("Basic(ConsumeOk"));
@@ -86,7 +102,9 @@ fn what_is_given_back_comes_again() {
     let ways: [fn(&mut Node, usize, u64); 4] = [
         |node, client, tag| node.send(client, 1, &basic::Nack { delivery_tag: tag, multiple: false, requeue: true }),
         |node, client, tag| node.send(client, 1, &basic::Reject { delivery_tag: tag, requeue: true }),
-        |node, client, _| assert_eq!(node.ask(client, 1, &basic::Recover { requeue: true }), "Basic(RecoverOk(RecoverOk))"),
+        |node, client, _| {
+            assert_eq!(node.ask(client, 1, &basic::Recover { requeue: true }), "Basic(RecoverOk(RecoverOk))")
+        },
         |node, client, _| node.send(client, 1, &basic::RecoverAsync { requeue: true }),
     ];
     for (tag, give_back) in (1..).zip(ways) {
@@ -106,7 +124,11 @@ fn a_quorum_queue_says_how_often_a_message_came_back() {
     let mut node = Node::start();
     let client = node.open();
     let arguments = argument("x-queue-type", "quorum");
-    node.ask(client, 1, &queue::Declare { queue: short("q"), durable: true, arguments: arguments.view(), ..queue::Declare::default() });
+    node.ask(
+        client,
+        1,
+        &queue::Declare { queue: short("q"), durable: true, arguments: arguments.view(), ..queue::Declare::default() },
+    );
     node.publish(client, "", "q", b"x");
     assert!(node.get(client, "q", false).properties[..] == [0, 0]);
     node.send(client, 1, &basic::Reject { delivery_tag: 1, requeue: true });
@@ -196,18 +218,26 @@ fn consumers_are_refused_with_rabbitmqs_words() {
     let mut node = Node::start();
     let client = node.open();
     node.declare(client, "q");
-    let consume =
-        |queue, tag, exclusive| basic::Consume { queue: short(queue), consumer_tag: short(tag), exclusive, ..basic::Consume::default() };
+    let consume = |queue, tag, exclusive| basic::Consume {
+        queue: short(queue),
+        consumer_tag: short(tag),
+        exclusive,
+        ..basic::Consume::default()
+    };
     node.consume(client, "q", "a", false);
     node.send(client, 1, &consume("q", "b", true));
-    assert_eq!(node.channel_error(client, 1), (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use".to_owned()));
+    assert_eq!(
+        node.channel_error(client, 1),
+        (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use".to_owned())
+    );
     node.ask(client, 1, &channel::Open {});
     node.send(client, 1, &consume("nope", "a", false));
     assert_eq!(node.channel_error(client, 1), (404, "NOT_FOUND - no queue 'nope' in vhost '/'".to_owned()));
     node.ask(client, 1, &channel::Open {});
     let text = argument("x-priority", "x");
     node.send(client, 1, &basic::Consume { arguments: text.view(), ..consume("q", "a", false) });
-    let expected = "PRECONDITION_FAILED - invalid arg 'x-priority' for queue 'q' in vhost '/': \"expected integer, got longstr\"";
+    let expected =
+        "PRECONDITION_FAILED - invalid arg 'x-priority' for queue 'q' in vhost '/': \"expected integer, got longstr\"";
     assert_eq!(node.channel_error(client, 1), (406, expected.to_owned()));
     node.ask(client, 1, &channel::Open {});
     let made_up = node.ask(client, 1, &consume("q", "", false));
@@ -304,7 +334,11 @@ fn declare_quorum(node: &mut Node, client: usize, time_out_ms: i32) {
         fields.put(short("x-queue-type"), "quorum");
         fields.put(short("x-consumer-timeout"), time_out_ms);
     });
-    let answer = node.ask(client, 1, &queue::Declare { queue: short("q"), durable: true, arguments: arguments.view(), ..queue::Declare::default() });
+    let answer = node.ask(
+        client,
+        1,
+        &queue::Declare { queue: short("q"), durable: true, arguments: arguments.view(), ..queue::Declare::default() },
+    );
     assert!(answer.starts_with("Queue(DeclareOk("), "{answer}");
 }
 
@@ -371,7 +405,12 @@ fn only_consumers_of_quorum_queues_have_a_time() {
     // What the consumer says counts, not the queue.
     node.publish(client, "", "q", b"x");
     let arguments = argument("x-consumer-timeout", 100);
-    let method = basic::Consume { queue: short("q"), consumer_tag: short("c"), arguments: arguments.view(), ..basic::Consume::default() };
+    let method = basic::Consume {
+        queue: short("q"),
+        consumer_tag: short("c"),
+        arguments: arguments.view(),
+        ..basic::Consume::default()
+    };
     assert!(node.ask(client, 1, &method).starts_with("Basic(ConsumeOk("));
     assert_eq!(node.next(client).body, b"x");
     assert_eq!(node.next(client).method, "Basic(Cancel(Cancel { consumer_tag: \"c\", no_wait: true }))");

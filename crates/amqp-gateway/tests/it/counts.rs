@@ -39,7 +39,8 @@ impl Producer {
     /// Records of a transaction, in one batch.
     fn begin(&mut self, node: &Node, queue: &Arc<Queue>, records: i32, what: &str) {
         let batch = BatchBuilder::default().producer(self.0, 0, self.1).transactional();
-        let batch = (0..records).fold(batch, |batch, number| batch.record(1, None, Some(format!("{what} {number}").as_bytes())));
+        let batch = (0..records)
+            .fold(batch, |batch, number| batch.record(1, None, Some(format!("{what} {number}").as_bytes())));
         self.append(node, queue, &batch.build());
         self.1 += records;
     }
@@ -57,7 +58,8 @@ impl Producer {
 }
 
 fn declare(node: &mut Node, client: usize, name: &'static str, arguments: &Table) -> u32 {
-    let method = queue::Declare { queue: short(name), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
+    let method =
+        queue::Declare { queue: short(name), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
     count(&node.ask(client, 1, &method))
 }
 
@@ -104,7 +106,10 @@ fn an_aborted_transaction_drops_nothing_from_a_queue_that_is_short() {
         let mut node = Node::start();
         let client = node.open();
         node.declare(client, "dead");
-        let limited = arguments(5, &[("x-queue-type", kind), ("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", "dead")]);
+        let limited = arguments(
+            5,
+            &[("x-queue-type", kind), ("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", "dead")],
+        );
         declare(&mut node, client, "jobs", &limited);
         node.select_confirms(client);
         assert_eq!(publish(&mut node, client, "jobs", 0..3), [true; 3]);
@@ -120,7 +125,11 @@ fn an_aborted_transaction_drops_nothing_from_a_queue_that_is_short() {
 
         let mut node = node.restart();
         let client = node.open();
-        assert_eq!((passively(&mut node, client, "jobs"), passively(&mut node, client, "dead")), (5, 0), "{kind}, after a restart");
+        assert_eq!(
+            (passively(&mut node, client, "jobs"), passively(&mut node, client, "dead")),
+            (5, 0),
+            "{kind}, after a restart"
+        );
         node.select_confirms(client);
         // One too many now: the oldest goes.
         assert_eq!(publish(&mut node, client, "jobs", 4..5), [true]);
@@ -150,7 +159,10 @@ fn a_queue_that_refuses_counts_messages_only() {
     assert_eq!(publish(&mut node, client, "jobs", 6..7), [false], "it is full, also after a restart");
     assert_eq!(node.get(client, "jobs", true).body, b"0");
     assert_eq!(publish(&mut node, client, "jobs", 7..9), [true, false]);
-    assert_eq!(node.ask(client, 1, &queue::Purge { queue: short("jobs"), no_wait: false }), "Queue(PurgeOk(PurgeOk { message_count: 4 }))");
+    assert_eq!(
+        node.ask(client, 1, &queue::Purge { queue: short("jobs"), no_wait: false }),
+        "Queue(PurgeOk(PurgeOk { message_count: 4 }))"
+    );
     node.stop();
 }
 
@@ -213,7 +225,12 @@ fn a_policy_that_comes_later_drops_no_message_for_what_was_aborted() {
         assert_eq!(publish(&mut node, client, "jobs", number..number + 1), [true]);
         producer.transact(&node, &jobs, 200, Marker::Abort);
     }
-    let wish = broker::PolicyWish { pattern: serde_json::json!("^jobs$"), definition: serde_json::json!({"max-length": 500}), priority: None, apply_to: None };
+    let wish = broker::PolicyWish {
+        pattern: serde_json::json!("^jobs$"),
+        definition: serde_json::json!({"max-length": 500}),
+        priority: None,
+        apply_to: None,
+    };
     let vhost = node.broker.vhosts().get("/").expect("it is always there");
     node.broker.put_policy(&vhost, broker::PolicyScope::User, "short", &wish).expect("a policy");
     assert_eq!(passively(&mut node, client, "jobs"), 5);
@@ -239,7 +256,10 @@ fn streams_and_topics_that_become_queues_count_messages() {
     producer = Producer(10, 0);
     producer.transact(&node, &first, 3, Marker::Commit);
     producer.transact(&node, &first, 1000, Marker::Abort);
-    assert_eq!(node.ask(client, 1, &queue::Delete { queue: short("t"), ..queue::Delete::default() }), "Queue(DeleteOk(DeleteOk { message_count: 3 }))");
+    assert_eq!(
+        node.ask(client, 1, &queue::Delete { queue: short("t"), ..queue::Delete::default() }),
+        "Queue(DeleteOk(DeleteOk { message_count: 3 }))"
+    );
     drop(first);
     assert_eq!(declare(&mut node, client, "t", &arguments(5, &[])), 3);
     let mut node = node.restart();
@@ -269,10 +289,14 @@ impl Held {
                 // Nothing is ever sent.
                 closed.lock().recv().expect_err("it is dropped");
             };
-            assert!(node.broker.read_history(broker::NOBODY, broker::JobOwner::BROKER, Box::new(move |_| {
-                work();
-                Box::new(())
-            })));
+            assert!(node.broker.read_history(
+                broker::NOBODY,
+                broker::JobOwner::BROKER,
+                Box::new(move |_| {
+                    work();
+                    Box::new(())
+                })
+            ));
         }
         Self { came, _open: open }
     }
@@ -290,7 +314,9 @@ fn who_waits_for_counts_hears_of_all_that_was_stable_when_it_was_asked() {
     let to = broker::ReplyTo { shard: ShardId(0), connection: ConnectionId(1000), token: 77 };
     for producer in &mut producers {
         // Otherwise a start would abort it.
-        assert!(node.broker.init_transactions(&format!("id {}", producer.0), 60_000, None, Some(producer.0), to).is_ok());
+        assert!(
+            node.broker.init_transactions(&format!("id {}", producer.0), 60_000, None, Some(producer.0), to).is_ok()
+        );
         producer.begin(&node, &found(&node, "jobs"), 7, "open");
     }
     node.wait_until("the ids are known", |node| node.others == [77, 77]);
@@ -355,7 +381,10 @@ fn what_is_deleted_from_its_topic_is_gone_from_a_queue() {
     assert_eq!(declare(&mut node, client, "t", &arguments(4, &[("x-overflow", "reject-publish")])), 0);
     node.select_confirms(client);
     assert_eq!(publish(&mut node, client, "t", 0..5), [true, true, true, true, false]);
-    assert_eq!(node.ask(client, 1, &basic::Qos { prefetch_size: 0, prefetch_count: 2, global: false }), "Basic(QosOk(QosOk))");
+    assert_eq!(
+        node.ask(client, 1, &basic::Qos { prefetch_size: 0, prefetch_count: 2, global: false }),
+        "Basic(QosOk(QosOk))"
+    );
     node.consume(client, "t", "tag", false);
     assert_eq!([node.next(client).body, node.next(client).body], [b"0", b"1"]);
     assert_eq!(passively(&mut node, client, "t"), 2);
@@ -391,7 +420,10 @@ fn a_full_queue_takes_messages_again_when_its_topic_was_emptied() {
         node.broker.trim(&log, log.end()).expect("the journal takes it");
         assert_eq!(publish(&mut node, client, "t", 5..6), [true], "{kind}");
         assert_eq!(passively(&mut node, client, "t"), 1, "{kind}");
-        assert_eq!(node.ask(client, 1, &queue::Delete { queue: short("t"), ..queue::Delete::default() }), "Queue(DeleteOk(DeleteOk { message_count: 1 }))");
+        assert_eq!(
+            node.ask(client, 1, &queue::Delete { queue: short("t"), ..queue::Delete::default() }),
+            "Queue(DeleteOk(DeleteOk { message_count: 1 }))"
+        );
         node.broker.trim(&log, log.end()).expect("the journal takes it");
     }
     node.stop();

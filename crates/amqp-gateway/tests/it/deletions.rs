@@ -21,7 +21,13 @@ fn write(node: &Node, exchange: &str, bytes: usize) -> bool {
     let value = OwnedValue::Bytes(vec![b'x'; bytes].into());
     let arguments = Arguments::new(vec![Argument { name: b"x-what"[..].into(), tag: b'S', value }]);
     let name = name(exchange);
-    node.broker.declare_exchange(&vhost, Declaration { name, kind: b"fanout", durable: true, auto_delete: false, internal: false, arguments }, &Principal::broker()).is_ok()
+    node.broker
+        .declare_exchange(
+            &vhost,
+            Declaration { name, kind: b"fanout", durable: true, auto_delete: false, internal: false, arguments },
+            &Principal::broker(),
+        )
+        .is_ok()
 }
 
 /// No record of more bytes than that is written any more.
@@ -41,7 +47,10 @@ fn exhaust(node: &mut Node, faults: &Faults, bytes: usize) {
     // What gives space back finds room some times more.
     let vhost = node.broker.vhosts().get(DEFAULT_VHOST).expect("it is always there");
     let mut queues = names.iter().filter_map(|name| vhost.queue(name.as_bytes()));
-    assert!(bytes > 0 || queues.any(|queue| node.broker.delete_queue(&queue, false, false).is_err()), "there is no room even for that");
+    assert!(
+        bytes > 0 || queues.any(|queue| node.broker.delete_queue(&queue, false, false).is_err()),
+        "there is no room even for that"
+    );
 }
 
 fn give_space(node: &mut Node, faults: &Faults) {
@@ -89,18 +98,34 @@ fn a_queue_whose_deletion_is_refused_is_as_it_was() {
 fn queues_that_go_by_themselves_are_deleted_when_there_is_space() {
     let (mut node, faults) = start();
     let (client, other) = (node.open(), node.open());
-    node.ask(client, 1, &queue::Declare { queue: short("last"), durable: true, auto_delete: true, ..queue::Declare::default() });
-    node.ask(client, 1, &queue::Declare { queue: short("again"), durable: true, auto_delete: true, ..queue::Declare::default() });
+    node.ask(
+        client,
+        1,
+        &queue::Declare { queue: short("last"), durable: true, auto_delete: true, ..queue::Declare::default() },
+    );
+    node.ask(
+        client,
+        1,
+        &queue::Declare { queue: short("again"), durable: true, auto_delete: true, ..queue::Declare::default() },
+    );
     for tag in ["last", "again"] {
         node.consume(client, tag, tag, true);
     }
     // What goes with it has a record.
     node.ask(other, 1, &queue::Declare { queue: short("own"), exclusive: true, ..queue::Declare::default() });
-    let exchange = amqp_wire::exchange::Declare { exchange: short("e"), kind: short("fanout"), durable: true, auto_delete: true, ..Default::default() };
+    let exchange = amqp_wire::exchange::Declare {
+        exchange: short("e"),
+        kind: short("fanout"),
+        durable: true,
+        auto_delete: true,
+        ..Default::default()
+    };
     assert_eq!(node.ask(other, 1, &exchange), "Exchange(DeclareOk(DeclareOk))");
     node.bind(other, "own", "e", "");
     exhaust(&mut node, &faults, 0);
-    let there = |node: &Node, queue: &str| node.broker.vhosts().get("/").expect("it is always there").queue(queue.as_bytes()).is_some();
+    let there = |node: &Node, queue: &str| {
+        node.broker.vhosts().get("/").expect("it is always there").queue(queue.as_bytes()).is_some()
+    };
 
     for tag in ["last", "again"] {
         let cancel = basic::Cancel { consumer_tag: short(tag), no_wait: false };
@@ -128,13 +153,17 @@ fn a_virtual_host_whose_deletion_is_refused_halfway_is_deleted_later() {
     let mut queues = Vec::new();
     for number in 0..600 {
         let name = name(&format!("of-shop-with-a-rather-long-name-{number}"));
-        let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+        let wish =
+            QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
         queues.push(node.broker.declare_queue(&vhost, wish, &Caller::broker(ConnectionId(1))).expect("declared"));
     }
     exhaust(&mut node, &faults, 40_000);
     assert!(node.broker.delete_vhost("shop").is_err());
     let left = vhost.queues();
-    assert!(!left.is_empty() && left.iter().all(|queue| !queue.is_dropped() && node.broker.topic_by_id(queue.topic().id).is_some()));
+    assert!(
+        !left.is_empty()
+            && left.iter().all(|queue| !queue.is_dropped() && node.broker.topic_by_id(queue.topic().id).is_some())
+    );
     assert_eq!(queues.iter().filter(|queue| queue.is_dropped()).count(), queues.len() - left.len());
     give_space(&mut node, &faults);
     assert!(node.broker.delete_vhost("shop").expect("deleted"));

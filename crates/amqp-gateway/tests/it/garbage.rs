@@ -1,6 +1,9 @@
 //! Whatever comes in, the session says something sensible or closes; it never panics.
 
-use amqp_wire::{EncodedProperties, ProtocolHeader, basic, channel, connection, exchange, queue, short, tx, write_content, write_method};
+use amqp_wire::{
+    EncodedProperties, ProtocolHeader, basic, channel, connection, exchange, queue, short, tx, write_content,
+    write_method,
+};
 use bytes::BytesMut;
 
 use crate::node::{Node, capabilities, publish, start_ok};
@@ -13,11 +16,23 @@ fn conversation() -> Vec<u8> {
     write_method(&mut out, 0, &connection::TuneOk { channel_max: 10, frame_max: 8192, heartbeat: 0 });
     write_method(&mut out, 0, &connection::Open { virtual_host: short("/") });
     write_method(&mut out, 1, &channel::Open {});
-    write_method(&mut out, 1, &exchange::Declare { exchange: short("e"), kind: short("topic"), ..exchange::Declare::default() });
+    write_method(
+        &mut out,
+        1,
+        &exchange::Declare { exchange: short("e"), kind: short("topic"), ..exchange::Declare::default() },
+    );
     write_method(&mut out, 1, &queue::Declare { queue: short("q"), exclusive: true, ..queue::Declare::default() });
-    write_method(&mut out, 1, &queue::Bind { queue: short("q"), exchange: short("e"), routing_key: short("#"), ..queue::Bind::default() });
+    write_method(
+        &mut out,
+        1,
+        &queue::Bind { queue: short("q"), exchange: short("e"), routing_key: short("#"), ..queue::Bind::default() },
+    );
     write_content(&mut out, 1, &publish("e", "a.b", true), EncodedProperties::default(), b"body", 8192);
-    write_method(&mut out, 1, &basic::Consume { queue: short("q"), consumer_tag: short("c"), ..basic::Consume::default() });
+    write_method(
+        &mut out,
+        1,
+        &basic::Consume { queue: short("q"), consumer_tag: short("c"), ..basic::Consume::default() },
+    );
     write_method(&mut out, 1, &basic::Get { queue: short("q"), no_ack: false });
     write_method(&mut out, 1, &basic::Ack { delivery_tag: 1, multiple: true });
     write_method(&mut out, 1, &tx::Select {});
@@ -75,7 +90,15 @@ fn noise_on_an_open_connection_does_no_harm() {
             let length = usize::from(bytes[0] % 40);
             let payload: Vec<u8> = (0..length).map(|at| bytes[at % 8].wrapping_mul(at as u8 | 1)).collect();
             let class = [10u8, 20, 30, 40, 50, 60, 85, 90][usize::from(bytes[1] % 8)];
-            noise.extend_from_slice(&[[1, 2, 3, 8][usize::from(bytes[2] % 4)], 0, bytes[3] % 3, 0, 0, 0, length as u8 + 4]);
+            noise.extend_from_slice(&[
+                [1, 2, 3, 8][usize::from(bytes[2] % 4)],
+                0,
+                bytes[3] % 3,
+                0,
+                0,
+                0,
+                length as u8 + 4,
+            ]);
             noise.extend_from_slice(&[0, class, 0, bytes[4] % 12 * 10 + bytes[5] % 2]);
             noise.extend_from_slice(&payload);
             noise.extend_from_slice(&[0xce]);

@@ -28,9 +28,15 @@ fn the_broker_says_what_clients_look_for() {
     assert!(node.poll(client).is_none());
     node.raw(client, &header[3..]);
     let start = node.next(client).method;
-    for word in
-        ["RabbitMQ", "4.3.", "publisher_confirms", "basic.nack", "consumer_cancel_notify", "authentication_failure_close", "PLAIN AMQPLAIN ANONYMOUS"]
-    {
+    for word in [
+        "RabbitMQ",
+        "4.3.",
+        "publisher_confirms",
+        "basic.nack",
+        "consumer_cancel_notify",
+        "authentication_failure_close",
+        "PLAIN AMQPLAIN ANONYMOUS",
+    ] {
         let bytes = format!("{:?}", word.as_bytes());
         assert!(start.contains(word) || start.contains(bytes.trim_matches(['[', ']'])), "{word}: {start}");
     }
@@ -53,7 +59,9 @@ fn wrong_credentials_are_refused_as_the_client_understands_it() {
         let close = node.next(client).method;
         let text = "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.";
         assert!(close.contains("403") && close.contains(text), "{close}");
-        assert!(node.ended(client).is_some_and(|reason| reason.starts_with("login of ") && reason.contains(" refused: ")));
+        assert!(
+            node.ended(client).is_some_and(|reason| reason.starts_with("login of ") && reason.contains(" refused: "))
+        );
     }
     let client = node.connect();
     node.raw(client, &ProtocolHeader::AMQP_0_9_1.to_bytes());
@@ -74,7 +82,11 @@ fn amqplain_is_a_table() {
         fields.put(short("LOGIN"), "guest");
         fields.put(short("PASSWORD"), "guest");
     });
-    node.send(client, 0, &connection::StartOk { mechanism: short("AMQPLAIN"), ..start_ok(response.as_bytes(), &Table::default()) });
+    node.send(
+        client,
+        0,
+        &connection::StartOk { mechanism: short("AMQPLAIN"), ..start_ok(response.as_bytes(), &Table::default()) },
+    );
     assert!(node.next(client).method.starts_with("Connection(Tune("));
     node.stop();
 }
@@ -87,14 +99,20 @@ fn nobody_in_particular_is_guest() {
         let client = node.connect_from(peer);
         node.raw(client, &ProtocolHeader::AMQP_0_9_1.to_bytes());
         node.next(client);
-        node.send(client, 0, &connection::StartOk { mechanism: short("ANONYMOUS"), ..start_ok(b"anybody", &capabilities()) });
+        node.send(
+            client,
+            0,
+            &connection::StartOk { mechanism: short("ANONYMOUS"), ..start_ok(b"anybody", &capabilities()) },
+        );
         node.next(client).method
     };
     assert!(anonymous(&mut node, "127.0.0.1:4").starts_with("Connection(Tune("));
     let refused = "Login was refused using authentication mechanism ANONYMOUS.";
     assert!(anonymous(&mut node, "192.0.2.1:4").contains(refused));
     let password = PasswordWish::Clear("another".to_owned());
-    node.broker.put_user(UserWish { name: "guest".to_owned(), password, tags: Some(Vec::new()), limits: None }).expect("added");
+    node.broker
+        .put_user(UserWish { name: "guest".to_owned(), password, tags: Some(Vec::new()), limits: None })
+        .expect("added");
     assert!(anonymous(&mut node, "127.0.0.1:4").contains(refused), "guest has another password");
     node.stop();
 }
@@ -104,7 +122,12 @@ fn limits_and_virtual_host_are_checked() {
     let mut node = Node::start();
     let cases: [(u32, u16, &str, &str); 5] = [
         (0, 2047, "/", "NOT_ALLOWED - negotiated frame_max = 0 is higher than the maximum allowed value (131072)"),
-        (200_000, 2047, "/", "NOT_ALLOWED - negotiated frame_max = 200000 is higher than the maximum allowed value (131072)"),
+        (
+            200_000,
+            2047,
+            "/",
+            "NOT_ALLOWED - negotiated frame_max = 200000 is higher than the maximum allowed value (131072)",
+        ),
         (4096, 2047, "/", "NOT_ALLOWED - negotiated frame_max = 4096 is lower than the minimum allowed value (8192)"),
         (FRAME_MAX, 0, "/", "NOT_ALLOWED - negotiated channel_max = 0 is higher than the maximum allowed value (2047)"),
         (FRAME_MAX, 100, "nope", "NOT_ALLOWED - vhost nope not found"),
@@ -169,7 +192,11 @@ fn a_connection_ends_when_either_side_says_so() {
     let mut node = Node::start();
     let (client, other) = (node.open(), node.open());
     assert_eq!(
-        node.ask(client, 0, &connection::Close { reply_code: 200, reply_text: short("bye"), class_id: 0, method_id: 0 }),
+        node.ask(
+            client,
+            0,
+            &connection::Close { reply_code: 200, reply_text: short("bye"), class_id: 0, method_id: 0 }
+        ),
         "Connection(CloseOk(CloseOk))"
     );
     assert_eq!(node.ended(client), Some("closed by the client"));

@@ -68,7 +68,12 @@ fn slow() -> (Node, Arc<AtomicBool>) {
 fn slow_or_broken() -> (Node, Arc<AtomicBool>, Arc<AtomicBool>) {
     let (waits, fails): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
     let (waiting, failing) = (Arc::clone(&waits), Arc::clone(&fails));
-    let slow = Slow { submitter: submitter(IoMode::Buffered).expect("always there"), waits: waiting, fails: failing, failed: Vec::new() };
+    let slow = Slow {
+        submitter: submitter(IoMode::Buffered).expect("always there"),
+        waits: waiting,
+        fails: failing,
+        failed: Vec::new(),
+    };
     (Node::start_on(|storage| Arc::new(storage), Box::new(slow)), waits, fails)
 }
 
@@ -77,7 +82,8 @@ fn to(exchange: &str) -> Table {
 }
 
 fn declare(node: &mut Node, client: usize, name: &'static str, arguments: &Table) {
-    let method = queue::Declare { queue: short(name), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
+    let method =
+        queue::Declare { queue: short(name), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
     assert!(node.ask(client, 1, &method).starts_with("Queue(DeclareOk("));
 }
 
@@ -177,7 +183,10 @@ fn counts_have_all_letters() {
     };
     for _ in 0..20 {
         bury(&mut node, 3);
-        assert_eq!(ask_count(&mut node, client, "dead"), "Queue(DeclareOk(DeclareOk { queue: \"dead\", message_count: 3, consumer_count: 0 }))");
+        assert_eq!(
+            ask_count(&mut node, client, "dead"),
+            "Queue(DeclareOk(DeclareOk { queue: \"dead\", message_count: 3, consumer_count: 0 }))"
+        );
         bury(&mut node, 2);
         let purge = queue::Purge { queue: short("dead"), no_wait: false };
         assert_eq!(node.ask(client, 1, &purge), "Queue(PurgeOk(PurgeOk { message_count: 5 }))");
@@ -355,7 +364,13 @@ fn a_dead_letter_keeps_the_key_of_a_kafka_record() {
     let client = work_and_grave(&mut node);
     let topic = node.broker.topic("jobs").expect("it is a topic");
     for key in [Some(&b"k"[..]), Some(b""), None] {
-        let record = broker::NewRecord { partition: None, timestamp: None, key: key.map(<[u8]>::to_vec), value: Some(b"v".to_vec()), headers: Vec::new() };
+        let record = broker::NewRecord {
+            partition: None,
+            timestamp: None,
+            key: key.map(<[u8]>::to_vec),
+            value: Some(b"v".to_vec()),
+            headers: Vec::new(),
+        };
         node.broker.publish_record(&topic, &record).expect("published");
         let tag = tag_of(&node.get(client, "jobs", false).method);
         reject(&mut node, client, tag);
@@ -376,7 +391,13 @@ fn a_record_without_a_time_stamp_does_not_die_of_its_age() {
     declare(&mut node, client, "short", &Table::build(|fields| fields.put(short("x-message-ttl"), 1_000)));
     let topic = node.broker.topic("short").expect("it is a topic");
     for (timestamp, value) in [(-1, &b"without"[..]), (1_000, b"of 1970")] {
-        let record = broker::NewRecord { partition: None, timestamp: Some(timestamp), key: None, value: Some(value.to_vec()), headers: Vec::new() };
+        let record = broker::NewRecord {
+            partition: None,
+            timestamp: Some(timestamp),
+            key: None,
+            value: Some(value.to_vec()),
+            headers: Vec::new(),
+        };
         node.broker.publish_record(&topic, &record).expect("published");
     }
     assert_eq!(node.get(client, "short", true).body, b"without");
@@ -401,7 +422,9 @@ fn letters_that_a_full_queue_refuses_go_to_its_own_dead_letters() {
     }
     wait_for_count(&mut node, "full", 2);
     wait_for_count(&mut node, "dead", 3);
-    let bodies = |node: &mut Node, name| [(); 4].map(|()| String::from_utf8(node.get(client, name, true).body.to_vec()).expect("text"));
+    let bodies = |node: &mut Node, name| {
+        [(); 4].map(|()| String::from_utf8(node.get(client, name, true).body.to_vec()).expect("text"))
+    };
     assert_eq!(bodies(&mut node, "dead"), ["2", "3", "4", ""]);
     assert_eq!(bodies(&mut node, "full"), ["0", "1", "", ""]);
     node.stop();
@@ -499,7 +522,10 @@ fn a_connection_that_is_closed_has_its_publishes_confirmed_before() {
         if told.starts_with("Connection(Blocked") {
             told = node.next(client).method;
         }
-        assert!(told.contains("reply_code: 320") && told.contains("CONNECTION_FORCED - Closed via management plugin"), "{told}");
+        assert!(
+            told.contains("reply_code: 320") && told.contains("CONNECTION_FORCED - Closed via management plugin"),
+            "{told}"
+        );
         waits.store(false, Ordering::SeqCst);
         // What has its outcome later is told on none of its channels, which are closed.
         node.wait_until("all is written", |node| node.subscription("q").0.log().high_watermark().0 == 4);
@@ -539,7 +565,11 @@ fn largest_body(node: &mut Node, client: usize) -> usize {
         while told.starts_with("Connection(") {
             told = node.next(client).method;
         }
-        if told.starts_with("Basic(Ack(") { fits = bytes } else { too_large = bytes }
+        if told.starts_with("Basic(Ack(") {
+            fits = bytes
+        } else {
+            too_large = bytes
+        }
         node.ask(client, 1, &queue::Purge { queue: short("scratch"), no_wait: false });
     }
     fits

@@ -26,7 +26,10 @@ fn channels_of_the_node_are_counted_over_all_connections() {
     set(&node, "channel_max_per_node", "3");
     assert_eq!(node.ask(one, 2, &channel::Open {}), "Channel(OpenOk(OpenOk))");
     node.send(other, 2, &channel::Open {});
-    let text = format!("NOT_ALLOWED - number of channels opened on node '{}' has reached the maximum allowed limit of 3", broker::node_name());
+    let text = format!(
+        "NOT_ALLOWED - number of channels opened on node '{}' has reached the maximum allowed limit of 3",
+        broker::node_name()
+    );
     assert_eq!(node.connection_error(other), (530, text));
     assert_eq!(node.broker.limits().refused(LimitKind::Channels), 1);
     node.close(other);
@@ -46,11 +49,18 @@ fn queues_of_all_virtual_hosts_are_counted() {
     let client = node.open();
     node.declare(client, "one");
     set(&node, "cluster_queue_limit", "2");
-    assert_eq!(node.ask(client, 1, &queue::Declare { exclusive: true, ..queue::Declare::default() }).find("DeclareOk"), Some(6));
+    assert_eq!(
+        node.ask(client, 1, &queue::Declare { exclusive: true, ..queue::Declare::default() }).find("DeclareOk"),
+        Some(6)
+    );
     assert_eq!(node.broker.limit_use(LimitKind::Queues), Some(2));
     node.declare(client, "one");
     for durable in [true, false] {
-        node.send(client, 1, &queue::Declare { queue: short("two"), durable, exclusive: !durable, ..queue::Declare::default() });
+        node.send(
+            client,
+            1,
+            &queue::Declare { queue: short("two"), durable, exclusive: !durable, ..queue::Declare::default() },
+        );
         let text = "PRECONDITION_FAILED - cannot declare queue 'two': queue limit in cluster (2) is reached";
         assert_eq!(node.channel_error(client, 1), (406, text.to_owned()));
         reopen(&mut node, client);
@@ -70,8 +80,15 @@ fn exchanges_of_all_virtual_hosts_are_counted() {
     set(&node, "cluster_exchange_limit", &(there + 1).to_string());
     node.declare_exchange(client, "one", "fanout");
     node.declare_exchange(client, "one", "fanout");
-    node.send(client, 1, &exchange::Declare { exchange: short("two"), kind: short("fanout"), ..exchange::Declare::default() });
-    let text = format!("PRECONDITION_FAILED - cannot declare exchange 'two' in vhost '/': exchange limit of {} is reached", there + 1);
+    node.send(
+        client,
+        1,
+        &exchange::Declare { exchange: short("two"), kind: short("fanout"), ..exchange::Declare::default() },
+    );
+    let text = format!(
+        "PRECONDITION_FAILED - cannot declare exchange 'two' in vhost '/': exchange limit of {} is reached",
+        there + 1
+    );
     assert_eq!(node.channel_error(client, 1), (406, text));
     assert_eq!(node.broker.limits().refused(LimitKind::Exchanges), 1);
     unset(&node, "cluster_exchange_limit");
@@ -102,7 +119,9 @@ fn a_queue_is_a_topic_of_those_that_there_may_be() {
     for (name, things) in [("mainstem.max.topics", "topics"), ("mainstem.max.partitions", "partitions")] {
         set(&node, name, "1");
         node.send(client, 1, &queue::Declare { queue: short("two"), durable: true, ..queue::Declare::default() });
-        let text = format!("PRECONDITION_FAILED - cannot declare queue 'two': The node may have 1 {things} and no more ({name}).");
+        let text = format!(
+            "PRECONDITION_FAILED - cannot declare queue 'two': The node may have 1 {things} and no more ({name})."
+        );
         assert_eq!(node.channel_error(client, 1), (406, text));
         reopen(&mut node, client);
         // What Kafka clients do not see is none.
@@ -110,7 +129,10 @@ fn a_queue_is_a_topic_of_those_that_there_may_be() {
         unset(&node, name);
     }
     node.declare(client, "two");
-    assert_eq!((node.broker.limit_use(LimitKind::Topics), node.broker.limit_use(LimitKind::Partitions)), (Some(2), Some(2)));
+    assert_eq!(
+        (node.broker.limit_use(LimitKind::Topics), node.broker.limit_use(LimitKind::Partitions)),
+        (Some(2), Some(2))
+    );
     node.stop();
 }
 
@@ -144,7 +166,11 @@ fn a_connection_is_told_how_many_channels_it_may_have() {
     assert_eq!(node.next(client).method, "Connection(Tune(Tune { channel_max: 2, frame_max: 131072, heartbeat: 60 }))");
     // What it was told counts, whatever is set meanwhile.
     unset(&node, "channel_max");
-    node.send(client, 0, &amqp_wire::connection::TuneOk { channel_max: 3, frame_max: crate::node::FRAME_MAX, heartbeat: 0 });
+    node.send(
+        client,
+        0,
+        &amqp_wire::connection::TuneOk { channel_max: 3, frame_max: crate::node::FRAME_MAX, heartbeat: 0 },
+    );
     let text = "NOT_ALLOWED - negotiated channel_max = 3 is higher than the maximum allowed value (2)";
     assert_eq!(node.connection_error(client), (530, text.to_owned()));
     node.stop();
@@ -158,7 +184,10 @@ fn a_channel_has_as_many_consumers_as_it_may() {
     set(&node, "consumer_max_per_channel", "1");
     node.consume(client, "q", "a", true);
     node.send(client, 1, &basic::Consume { queue: short("q"), consumer_tag: short("b"), ..basic::Consume::default() });
-    assert_eq!(node.connection_error(client), (530, "NOT_ALLOWED - reached maximum (1) of consumers per channel".to_owned()));
+    assert_eq!(
+        node.connection_error(client),
+        (530, "NOT_ALLOWED - reached maximum (1) of consumers per channel".to_owned())
+    );
     assert_eq!(node.broker.limits().refused(LimitKind::ConsumersOfChannel), 1);
     node.stop();
 }
@@ -192,7 +221,13 @@ fn exchanges_bindings_and_arguments_take_no_more_memory_than_they_may() {
     let memory = |node: &Node| node.broker.vhosts().definitions().bytes();
     assert_eq!(memory(&node), 0);
     node.broker.vhosts().definitions().set_bytes_max(40_000);
-    let bind = |key: &'static str| queue::Bind { queue: short("q"), exchange: short("amq.topic"), routing_key: short(key), arguments: arguments.view(), ..queue::Bind::default() };
+    let bind = |key: &'static str| queue::Bind {
+        queue: short("q"),
+        exchange: short("amq.topic"),
+        routing_key: short(key),
+        arguments: arguments.view(),
+        ..queue::Bind::default()
+    };
     // Each takes 6 kB and some hundred bytes.
     KEYS.iter().for_each(|key| assert_eq!(node.ask(client, 1, &bind(key)), "Queue(BindOk(BindOk))"));
     assert_eq!(node.ask(client, 1, &bind("0")), "Queue(BindOk(BindOk))", "it is there");
@@ -204,12 +239,31 @@ fn exchanges_bindings_and_arguments_take_no_more_memory_than_they_may() {
     let text = format!("PRECONDITION_FAILED - cannot bind to exchange 'amq.topic' in vhost '/': {no_memory}");
     assert_eq!(node.channel_error(client, 1), (406, text));
     reopen(&mut node, client);
-    node.send(client, 1, &exchange::Declare { exchange: short("e"), kind: short("fanout"), arguments: arguments.view(), ..exchange::Declare::default() });
+    node.send(
+        client,
+        1,
+        &exchange::Declare {
+            exchange: short("e"),
+            kind: short("fanout"),
+            arguments: arguments.view(),
+            ..exchange::Declare::default()
+        },
+    );
     let text = format!("PRECONDITION_FAILED - cannot declare exchange 'e' in vhost '/': {no_memory}");
     assert_eq!(node.channel_error(client, 1), (406, text));
     for durable in [true, false] {
         reopen(&mut node, client);
-        node.send(client, 1, &queue::Declare { queue: short("long"), durable, exclusive: !durable, arguments: arguments.view(), ..queue::Declare::default() });
+        node.send(
+            client,
+            1,
+            &queue::Declare {
+                queue: short("long"),
+                durable,
+                exclusive: !durable,
+                arguments: arguments.view(),
+                ..queue::Declare::default()
+            },
+        );
         let text = format!("PRECONDITION_FAILED - cannot declare queue 'long' in vhost '/': {no_memory}");
         assert_eq!(node.channel_error(client, 1), (406, text));
     }
@@ -225,7 +279,12 @@ fn exchanges_bindings_and_arguments_take_no_more_memory_than_they_may() {
     node.ask(client, 1, &queue::Delete { queue: short("q"), ..queue::Delete::default() });
     assert_eq!(memory(&node), 0);
     node.broker.vhosts().definitions().set_bytes_max(10_000);
-    let declare = queue::Declare { queue: short("long"), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
+    let declare = queue::Declare {
+        queue: short("long"),
+        durable: true,
+        arguments: arguments.view(),
+        ..queue::Declare::default()
+    };
     assert!(node.ask(client, 1, &declare).starts_with("Queue(DeclareOk"), "there is room");
     assert!((6_000..7_000).contains(&memory(&node)), "{}", memory(&node));
     node.ask(client, 1, &queue::Delete { queue: short("long"), ..queue::Delete::default() });
@@ -241,7 +300,16 @@ fn consumers_have_a_part_of_the_memory() {
     node.declare(client, "q");
     let consume = |node: &mut Node, number: usize| {
         let tag = number.to_string();
-        node.send(client, 1, &basic::Consume { queue: short("q"), consumer_tag: string(&tag), no_wait: true, ..basic::Consume::default() });
+        node.send(
+            client,
+            1,
+            &basic::Consume {
+                queue: short("q"),
+                consumer_tag: string(&tag),
+                no_wait: true,
+                ..basic::Consume::default()
+            },
+        );
     };
     let begun = (0..3_000).find(|number| {
         consume(&mut node, *number);
@@ -249,15 +317,26 @@ fn consumers_have_a_part_of_the_memory() {
     });
     let begun = begun.expect("one is refused");
     assert!((1_000..1_200).contains(&begun), "{begun} are never refused");
-    assert_eq!(node.channel_error(client, 1), (406, "PRECONDITION_FAILED - consumers take as much memory as they may".to_owned()));
-    assert_eq!((node.gateway().consumer_bytes(), node.gateway().consumers_refused()), (0, 1), "all went with their channel");
+    assert_eq!(
+        node.channel_error(client, 1),
+        (406, "PRECONDITION_FAILED - consumers take as much memory as they may".to_owned())
+    );
+    assert_eq!(
+        (node.gateway().consumer_bytes(), node.gateway().consumers_refused()),
+        (0, 1),
+        "all went with their channel"
+    );
     assert_eq!(node.broker.counts(&node.subscription("q").0).consumers, 0);
     // One that is cancelled makes room, and what each has counts for the user.
     reopen(&mut node, client);
     (0..begun).for_each(|number| consume(&mut node, number));
     node.ask(client, 1, &basic::Cancel { consumer_tag: short("7"), no_wait: false });
     node.consume(other, "q", "mine", false);
-    node.send(other, 1, &basic::Consume { queue: short("q"), consumer_tag: short("another"), ..basic::Consume::default() });
+    node.send(
+        other,
+        1,
+        &basic::Consume { queue: short("q"), consumer_tag: short("another"), ..basic::Consume::default() },
+    );
     assert_eq!(node.channel_error(other, 1).0, 406);
     node.gateway().set_consumers_max(16 << 20);
     reopen(&mut node, other);

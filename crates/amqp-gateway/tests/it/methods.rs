@@ -7,7 +7,8 @@ use crate::node::Node;
 /// A method frame for channel 1 whose arguments are all zero, empty or false, as many bytes as the method takes; the last byte may be another.
 fn frame(id: MethodId, last: u8) -> Vec<u8> {
     let payload = |zeros: usize| [&id.class.to_be_bytes()[..], &id.method.to_be_bytes(), &vec![0; zeros]].concat();
-    let mut payload = (0..64).map(payload).find(|payload| Method::decode(payload).is_ok()).expect("arguments that can be read");
+    let mut payload =
+        (0..64).map(payload).find(|payload| Method::decode(payload).is_ok()).expect("arguments that can be read");
     if let [.., end] = &mut payload[4..] {
         *end = last;
     }
@@ -21,7 +22,8 @@ fn is_unserved(info: &MethodInfo, last: u8) -> bool {
     node.raw(client, &frame(info.id, last));
     // Whoever is still there is asked to close: what comes before says what became of the method.
     node.send(client, 0, &connection::Close::default());
-    let codes = [ReplyCode::CommandInvalid, ReplyCode::NotImplemented].map(|code| format!("reply_code: {}", code.number()));
+    let codes =
+        [ReplyCode::CommandInvalid, ReplyCode::NotImplemented].map(|code| format!("reply_code: {}", code.number()));
     let mut unserved = false;
     loop {
         let seen = node.next(client).method;

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use amqp_gateway::{Gateway, GatewayMetrics, Session};
 use amqp_wire::{
-    Content, ContentHeader, Encode, EncodedProperties, FrameKind, Method, Parsed, ProtocolHeader, ShortBytes, ShortStr, Table, TableRef,
-    Value, basic, channel as chan, confirm, connection, exchange, parse_frame, queue, short, write_content, write_method,
+    Content, ContentHeader, Encode, EncodedProperties, FrameKind, Method, Parsed, ProtocolHeader, ShortBytes, ShortStr,
+    Table, TableRef, Value, basic, channel as chan, confirm, connection, exchange, parse_frame, queue, short,
+    write_content, write_method,
 };
 use broker::{Broker, BrokerConfig, Event, Mailbox, Settings, Vhost};
 use bytes::{Bytes, BytesMut};
@@ -76,11 +77,16 @@ impl Node {
     }
 
     /// In a folder, which goes with the node.
-    pub fn start_in(folder: tempfile::TempDir, disk: impl FnOnce(RealStorage) -> Arc<dyn Storage>, submit: Box<dyn Submitter>) -> Self {
+    pub fn start_in(
+        folder: tempfile::TempDir,
+        disk: impl FnOnce(RealStorage) -> Arc<dyn Storage>,
+        submit: Box<dyn Submitter>,
+    ) -> Self {
         let config = JournalConfig { segment_bytes: 4 << 20, tail_bytes: 32 << 20, ..JournalConfig::default() };
         let archive = Arc::new(journal::MemoryArchive::default());
         let storage = disk(RealStorage::open(Path::new(folder.path()), IoMode::Buffered).expect("a folder"));
-        let opened = journal::open(config, storage, archive, submit, Arc::new(SystemClock), uuid::Uuid::from_u128(7)).expect("it opens");
+        let opened = journal::open(config, storage, archive, submit, Arc::new(SystemClock), uuid::Uuid::from_u128(7))
+            .expect("it opens");
         let (writer, keeper) = (opened.writer, opened.keeper);
         let mut threads = vec![std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())];
         let config = BrokerConfig {
@@ -99,7 +105,20 @@ impl Node {
         broker.add_shard(SHARD, Arc::clone(&mailbox));
         threads.extend(broker.start());
         let gateway = Gateway::new(Arc::clone(&broker), GatewayMetrics::default());
-        Self { gateway, broker, journals, threads, mailbox, other_mailbox: None, other_polls: Vec::new(), bell, clients: Vec::new(), others: Vec::new(), now: Instant::now(), folder }
+        Self {
+            gateway,
+            broker,
+            journals,
+            threads,
+            mailbox,
+            other_mailbox: None,
+            other_polls: Vec::new(),
+            bell,
+            clients: Vec::new(),
+            others: Vec::new(),
+            now: Instant::now(),
+            folder,
+        }
     }
 
     /// Ends everything.
@@ -109,7 +128,8 @@ impl Node {
 
     /// Ends everything, and begins anew with what is on the disk.
     pub fn restart(self) -> Self {
-        let node = Self::start_in(self.end(), |storage| Arc::new(storage), submitter(IoMode::Buffered).expect("it blocks"));
+        let node =
+            Self::start_in(self.end(), |storage| Arc::new(storage), submitter(IoMode::Buffered).expect("it blocks"));
         node.broker.wake_queues();
         node
     }
@@ -164,7 +184,14 @@ impl Node {
         let local = "127.0.0.1:5672".parse().expect("an address");
         let id = ConnectionId(self.clients.len() as u64 + 1);
         let session = Session::new(Arc::clone(&self.gateway), shard, id, local, peer.parse().expect("an address"));
-        self.clients.push(Client { session, input: BytesMut::new(), output: BytesMut::new(), ended: None, shard, unread: BytesMut::new() });
+        self.clients.push(Client {
+            session,
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            ended: None,
+            shard,
+            unread: BytesMut::new(),
+        });
         self.clients.len() - 1
     }
 
@@ -185,7 +212,10 @@ impl Node {
         self.raw(client, &ProtocolHeader::AMQP_0_9_1.to_bytes());
         assert!(self.next(client).method.starts_with("Connection(Start("));
         self.send(client, 0, &start_ok(b"\0guest\0guest", &capabilities()));
-        assert_eq!(self.next(client).method, "Connection(Tune(Tune { channel_max: 2047, frame_max: 131072, heartbeat: 60 }))");
+        assert_eq!(
+            self.next(client).method,
+            "Connection(Tune(Tune { channel_max: 2047, frame_max: 131072, heartbeat: 60 }))"
+        );
         self.send(client, 0, &connection::TuneOk { channel_max: 2047, frame_max: FRAME_MAX, heartbeat: 0 });
         self.send(client, 0, &connection::Open { virtual_host: short("/") });
         assert_eq!(self.next(client).method, "Connection(OpenOk(OpenOk))");
@@ -296,7 +326,8 @@ impl Node {
     }
 
     pub fn declare(&mut self, client: usize, name: &'static str) {
-        let answer = self.ask(client, 1, &queue::Declare { queue: short(name), durable: true, ..queue::Declare::default() });
+        let answer =
+            self.ask(client, 1, &queue::Declare { queue: short(name), durable: true, ..queue::Declare::default() });
         assert!(answer.starts_with(&format!("Queue(DeclareOk(DeclareOk {{ queue: {name:?}")), "{answer}");
     }
 
@@ -310,7 +341,12 @@ impl Node {
     }
 
     pub fn bind(&mut self, client: usize, name: &'static str, from: &'static str, key: &'static str) {
-        let method = queue::Bind { queue: short(name), exchange: short(from), routing_key: short(key), ..queue::Bind::default() };
+        let method = queue::Bind {
+            queue: short(name),
+            exchange: short(from),
+            routing_key: short(key),
+            ..queue::Bind::default()
+        };
         assert_eq!(self.ask(client, 1, &method), "Queue(BindOk(BindOk))");
     }
 
@@ -321,7 +357,8 @@ impl Node {
 
     /// A consumer on channel 1.
     pub fn consume(&mut self, client: usize, name: &'static str, tag: &'static str, no_ack: bool) {
-        let method = basic::Consume { queue: short(name), consumer_tag: short(tag), no_ack, ..basic::Consume::default() };
+        let method =
+            basic::Consume { queue: short(name), consumer_tag: short(tag), no_ack, ..basic::Consume::default() };
         assert_eq!(self.ask(client, 1, &method), format!("Basic(ConsumeOk(ConsumeOk {{ consumer_tag: {tag:?} }}))"));
     }
 
@@ -372,7 +409,11 @@ impl Node {
                 None => self.others.push(to.token),
             },
             Event::Advanced(log) => self.gateway.advanced(log, shard),
-            Event::Space => self.clients.iter_mut().filter(|client| client.shard == shard).for_each(|client| client.session.handle_space()),
+            Event::Space => self
+                .clients
+                .iter_mut()
+                .filter(|client| client.shard == shard)
+                .for_each(|client| client.session.handle_space()),
             Event::PollSockets(_poll) => {
                 for client in self.clients.iter_mut().filter(|client| client.shard == shard && client.ended.is_none()) {
                     let unread = client.unread.split();
@@ -393,8 +434,10 @@ impl Node {
             if let Some(seen) = self.clients[client].take() {
                 return seen;
             }
-            if let Some(at) =
-                self.clients[client].session.next_timeout().filter(|at| *at <= Instant::now() && *at <= self.now + Duration::from_secs(1))
+            if let Some(at) = self.clients[client]
+                .session
+                .next_timeout()
+                .filter(|at| *at <= Instant::now() && *at <= self.now + Duration::from_secs(1))
             {
                 self.now = self.now.max(at);
                 self.clients[client].session.handle_wake(self.now);
@@ -428,7 +471,8 @@ impl Node {
     pub fn subscription(&self, queue: &str) -> (Arc<broker::Queue>, Arc<broker::SharedSubscription>) {
         let host = self.broker.vhosts().get("/").expect("it is always there");
         let queue = host.queue(queue.as_bytes()).expect("it was declared");
-        let shared = self.broker.subscriptions().get(queue.understood().group(), queue.topic().id, 0).expect("it has one");
+        let shared =
+            self.broker.subscriptions().get(queue.understood().group(), queue.topic().id, 0).expect("it has one");
         (queue, shared)
     }
 
@@ -496,7 +540,8 @@ impl Client {
             Err(error) => panic!("{error}: {:?}", &self.output[*at..]),
         };
         let frame = next(&mut at)?;
-        let mut seen = Seen { channel: frame.channel, method: "heartbeat".to_owned(), properties: Bytes::new(), body: Vec::new() };
+        let mut seen =
+            Seen { channel: frame.channel, method: "heartbeat".to_owned(), properties: Bytes::new(), body: Vec::new() };
         if frame.kind == FrameKind::Method {
             let method = Method::decode(frame.payload).expect("a method");
             seen.method = format!("{method:?}");
@@ -517,7 +562,8 @@ impl Client {
 
 fn code_and_text(method: &str) -> (u16, String) {
     let code = method.split("reply_code: ").nth(1).and_then(|rest| rest.split(',').next()).expect("a code");
-    let text = method.split("reply_text: \"").nth(1).and_then(|rest| rest.split("\", class_id").next()).expect("a text");
+    let text =
+        method.split("reply_text: \"").nth(1).and_then(|rest| rest.split("\", class_id").next()).expect("a text");
     (code.parse().expect("a number"), text.replace("\\\"", "\""))
 }
 
@@ -532,7 +578,12 @@ pub fn capabilities() -> Table {
 }
 
 pub fn start_ok<'a>(response: &'a [u8], properties: &'a Table) -> connection::StartOk<'a> {
-    connection::StartOk { client_properties: properties.view(), mechanism: short("PLAIN"), response, locale: short("en_US") }
+    connection::StartOk {
+        client_properties: properties.view(),
+        mechanism: short("PLAIN"),
+        response,
+        locale: short("en_US"),
+    }
 }
 
 pub fn publish<'a>(exchange: &'a str, key: &'a str, mandatory: bool) -> basic::Publish<'a> {

@@ -217,9 +217,11 @@ fn a_start_serves_while_policies_are_found_out_and_queues_wait_for_theirs() {
     let slow = format!("(){}[0-9]", r"(?=(?:a\1|a\1)*)".repeat(50));
     (0..60).for_each(|number| put(&node, &format!("slow-{number}"), &slow, json!({"max-length": 1})));
     put(&node, "with-letters", "^a", json!({"dead-letter-exchange": "", "dead-letter-routing-key": "letters"}));
-    let names: Vec<String> = (0..QUEUES).map(|number| format!("{}{}", "a".repeat(250), char::from(b'b' + number as u8))).collect();
+    let names: Vec<String> =
+        (0..QUEUES).map(|number| format!("{}{}", "a".repeat(250), char::from(b'b' + number as u8))).collect();
     for name in &names {
-        let method = queue::Declare { queue: string(name), durable: true, arguments: ttl.view(), ..queue::Declare::default() };
+        let method =
+            queue::Declare { queue: string(name), durable: true, arguments: ttl.view(), ..queue::Declare::default() };
         assert!(node.ask(client, 1, &method).starts_with("Queue(DeclareOk("));
     }
     node.select_confirms(client);
@@ -235,7 +237,12 @@ fn a_start_serves_while_policies_are_found_out_and_queues_wait_for_theirs() {
     assert!((1..=QUEUES).contains(&unknown), "{unknown}: it has not waited for all");
     // Who declares it again has its policy, and what ran out meanwhile goes where that says.
     let client = node.open();
-    let method = queue::Declare { queue: string(names.last().expect("there are some")), durable: true, arguments: ttl.view(), ..queue::Declare::default() };
+    let method = queue::Declare {
+        queue: string(names.last().expect("there are some")),
+        durable: true,
+        arguments: ttl.view(),
+        ..queue::Declare::default()
+    };
     assert!(node.ask(client, 1, &method).starts_with("Queue(DeclareOk("));
     assert_eq!(queues.last().and_then(|queue| queue.policy()).as_deref(), Some("with-letters"));
     while !host.policies().wait_until_applied(Duration::from_millis(5)) {
@@ -254,7 +261,12 @@ fn policies_take_no_more_memory_than_they_may() {
     let small = account.bytes();
     assert!((10_000..50_000).contains(&small), "{small}");
     // A class with the letters of all languages, again and again.
-    let wish = |pattern: &str, key: &str| PolicyWish { pattern: json!(pattern), definition: json!({"dead-letter-routing-key": key}), priority: None, apply_to: None };
+    let wish = |pattern: &str, key: &str| PolicyWish {
+        pattern: json!(pattern),
+        definition: json!({"dead-letter-routing-key": key}),
+        priority: None,
+        apply_to: None,
+    };
     account.set_bytes_max(small + (3 << 20));
     let large = wish(r"^[\w\p{L}]{20}x", "");
     let set = |name: &str, wish: &PolicyWish| node.broker.put_policy(&vhost(&node), PolicyScope::User, name, wish);

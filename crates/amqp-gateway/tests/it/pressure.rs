@@ -63,7 +63,10 @@ struct Writes {
 
 impl Writes {
     fn fail(&self, token: u64) -> Option<Completion> {
-        self.faults.writes.load(Ordering::SeqCst).then(|| Completion { token, result: Err(io::Error::from_raw_os_error(5)) })
+        self.faults
+            .writes
+            .load(Ordering::SeqCst)
+            .then(|| Completion { token, result: Err(io::Error::from_raw_os_error(5)) })
     }
 }
 
@@ -113,7 +116,11 @@ pub fn fill(node: &mut Node, client: usize, faults: &Faults, to: &'static str) -
         assert!(began.elapsed() < PATIENCE, "the disk is full");
         if let Some(seen) = node.poll(client) {
             // On a slow disk it is the time that it takes, now and then, before it is full.
-            assert!([BLOCKED, &BLOCKED.replace("low on disk", "waiting for the disk"), UNBLOCKED].contains(&&*seen.method), "{}", seen.method);
+            assert!(
+                [BLOCKED, &BLOCKED.replace("low on disk", "waiting for the disk"), UNBLOCKED].contains(&&*seen.method),
+                "{}",
+                seen.method
+            );
             is_blocked = seen.method != UNBLOCKED;
         }
         if is_blocked && node.broker.journals()[0].is_disk_full() {
@@ -165,7 +172,10 @@ fn on_a_full_disk_publishes_are_held_and_all_else_goes_on_until_there_is_space()
         assert_eq!(node.next(client).body, format!("old {number}").as_bytes());
     }
     node.send(client, 1, &basic::Ack { delivery_tag: 0, multiple: true });
-    assert_eq!(node.ask(client, 1, &basic::Cancel { consumer_tag: short("c"), no_wait: false }), "Basic(CancelOk(CancelOk { consumer_tag: \"c\" }))");
+    assert_eq!(
+        node.ask(client, 1, &basic::Cancel { consumer_tag: short("c"), no_wait: false }),
+        "Basic(CancelOk(CancelOk { consumer_tag: \"c\" }))"
+    );
 
     // A purge would have to see what is held: it waits, and so does what follows on its channel, but not another channel.
     node.send(client, 1, &queue::Purge { queue: short("bulk"), no_wait: false });
@@ -183,13 +193,23 @@ fn on_a_full_disk_publishes_are_held_and_all_else_goes_on_until_there_is_space()
         count += 1;
         assert!(count < 1000, "a bound");
     }
-    assert_eq!(node.get(other, "q", true).method, "Basic(GetEmpty(GetEmpty))", "others are served: one is with channel 2, the others are done");
+    assert_eq!(
+        node.get(other, "q", true).method,
+        "Basic(GetEmpty(GetEmpty))",
+        "others are served: one is with channel 2, the others are done"
+    );
 
     faults.space.store(false, Ordering::SeqCst);
     assert_eq!(after(&mut node, client), UNBLOCKED);
     let purged = after(&mut node, client);
     assert!(purged.starts_with("Queue(PurgeOk(PurgeOk { message_count: "), "{purged}");
-    let of_channel_2 = count - purged.split(": ").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|text| text.parse::<u32>().ok()).expect("a count");
+    let of_channel_2 = count
+        - purged
+            .split(": ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next())
+            .and_then(|text| text.parse::<u32>().ok())
+            .expect("a count");
     assert_eq!(of_channel_2, 0, "all were published before the purge was carried out");
     assert_eq!(after(&mut node, client), "Basic(QosOk(QosOk))");
     assert_eq!(node.get(client, "bulk", true).body, b"behind the purge");
@@ -215,7 +235,12 @@ fn what_was_held_is_kept_in_order_and_confirmed_once_there_is_space() {
         let method = after(&mut node, client);
         if method != UNBLOCKED {
             assert!(method.starts_with("Basic(Ack(Ack { delivery_tag: "), "{method}");
-            confirmed = method.split("delivery_tag: ").nth(1).and_then(|rest| rest.split(',').next()).and_then(|tag| tag.parse().ok()).expect("a tag");
+            confirmed = method
+                .split("delivery_tag: ")
+                .nth(1)
+                .and_then(|rest| rest.split(',').next())
+                .and_then(|tag| tag.parse().ok())
+                .expect("a tag");
         }
     }
     for number in 0..6 {
@@ -258,7 +283,11 @@ fn a_blocked_connection_can_be_closed_and_its_commit_waits() {
     let seen = [after(&mut node, client), after(&mut node, client)];
     assert_eq!(seen, [UNBLOCKED, "Tx(CommitOk(CommitOk))"]);
     node.send(client, 2, &basic::Get { queue: short("q"), no_ack: true });
-    assert_eq!(node.next(client).body, [b'n'; 50_000], "of the transaction; the one of the connection that was closed may be lost");
+    assert_eq!(
+        node.next(client).body,
+        [b'n'; 50_000],
+        "of the transaction; the one of the connection that was closed may be lost"
+    );
     node.stop();
 }
 
@@ -278,7 +307,16 @@ fn a_client_that_does_not_know_of_it_is_not_told() {
     node.next(client);
     fill(&mut node, filler, &faults, "bulk");
     let mut bytes = BytesMut::new();
-    (0..60).for_each(|_| write_content(&mut bytes, 1, &publish("", "bulk", false), EncodedProperties::default(), &[b'x'; 20_000], FRAME_MAX));
+    (0..60).for_each(|_| {
+        write_content(
+            &mut bytes,
+            1,
+            &publish("", "bulk", false),
+            EncodedProperties::default(),
+            &[b'x'; 20_000],
+            FRAME_MAX,
+        )
+    });
     node.raw(client, &bytes);
     assert!(!node.session(client).wants_read(), "the bound is met");
     // It sends its heartbeats; nobody reads them.
@@ -316,7 +354,11 @@ fn when_a_journal_has_stopped_what_is_unconfirmed_is_refused_and_publishers_are_
     node.raw(client, &bytes);
     let told = [(); 3].map(|()| node.next(client).method);
     let nack = |tag| format!("Basic(Nack(Nack {{ delivery_tag: {tag}, multiple: false, requeue: false }}))");
-    assert_eq!(told, ["Basic(Ack(Ack { delivery_tag: 5, multiple: false }))".to_owned(), nack(4), nack(6)], "5 went to no queue");
+    assert_eq!(
+        told,
+        ["Basic(Ack(Ack { delivery_tag: 5, multiple: false }))".to_owned(), nack(4), nack(6)],
+        "5 went to no queue"
+    );
     let stopped = (541, "INTERNAL_ERROR - journal has stopped after an I/O error".to_owned());
     assert_eq!(node.connection_error(client), stopped);
     node.publish(plain, "", "q", b"f");

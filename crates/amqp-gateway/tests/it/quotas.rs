@@ -79,7 +79,12 @@ fn rules_of_a_group_hold_for_a_queue_if_who_has_set_them_may_configure_it() {
     let (publisher, consumer) = (node.open(), node.open());
     node.select_confirms(publisher);
     let arguments = crate::node::argument("x-share-group", "g");
-    let method = queue::Declare { queue: short("full"), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
+    let method = queue::Declare {
+        queue: short("full"),
+        durable: true,
+        arguments: arguments.view(),
+        ..queue::Declare::default()
+    };
     assert!(node.ask(publisher, 1, &method).starts_with("Queue(DeclareOk("));
     for number in 0..MESSAGES {
         node.publish(publisher, "", "full", &BODY);
@@ -90,7 +95,8 @@ fn rules_of_a_group_hold_for_a_queue_if_who_has_set_them_may_configure_it() {
     settled(&mut node, publisher);
     for name in ["guest", "bob", "eve"] {
         let tags = (name == "guest").then(|| vec!["administrator".to_owned()]);
-        let wish = broker::UserWish { name: name.to_owned(), password: broker::PasswordWish::Remove, tags, limits: None };
+        let wish =
+            broker::UserWish { name: name.to_owned(), password: broker::PasswordWish::Remove, tags, limits: None };
         node.broker.put_user(wish).expect("added");
         let configure = if name == "eve" { "^eve" } else { ".*" };
         let permissions = broker::Permissions::new(configure, ".*", ".*").expect("expressions");
@@ -126,7 +132,8 @@ fn single_messages_of_a_queue_that_is_far_behind_come_when_the_last_one_is_paid_
     node.declare(publisher, "full");
     node.declare(publisher, "short");
     filled(&mut node, publisher, "full");
-    let ask = |node: &mut Node, name: &'static str| node.send(client, 1, &basic::Get { queue: short(name), no_ack: true });
+    let ask =
+        |node: &mut Node, name: &'static str| node.send(client, 1, &basic::Get { queue: short(name), no_ack: true });
     let got = |node: &mut Node| {
         node.pump();
         node.poll(client).map(|seen| seen.method.split('(').nth(1).unwrap_or_default().to_owned())
@@ -160,13 +167,19 @@ fn each_consumer_of_a_stream_is_limited_by_how_far_it_is_behind() {
     let mut node = Node::start();
     let (publisher, late, early) = (node.open(), node.open(), node.open());
     let arguments = Table::build(|fields| fields.put(short("x-queue-type"), "stream"));
-    let method = queue::Declare { queue: short("st"), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
+    let method =
+        queue::Declare { queue: short("st"), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
     assert!(node.ask(publisher, 1, &method).starts_with("Queue(DeclareOk("));
     filled(&mut node, publisher, "st");
     let consume = |node: &mut Node, client: usize, from: Value<'_>| {
         node.ask(client, 1, &basic::Qos { prefetch_size: 0, prefetch_count: 50_000, global: false });
         let arguments = Table::build(|fields| fields.put(short("x-stream-offset"), from));
-        let method = basic::Consume { queue: short("st"), consumer_tag: short("c"), arguments: arguments.view(), ..basic::Consume::default() };
+        let method = basic::Consume {
+            queue: short("st"),
+            consumer_tag: short("c"),
+            arguments: arguments.view(),
+            ..basic::Consume::default()
+        };
         assert!(node.ask(client, 1, &method).starts_with("Basic(ConsumeOk("));
     };
     consume(&mut node, late, Value::LongString(b"first"));

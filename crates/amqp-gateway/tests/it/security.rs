@@ -4,9 +4,15 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use amqp_wire::{MethodInfo, Properties, ProtocolHeader, Sender, ShortBytes, basic, channel as chan, connection, exchange, queue, short};
+use amqp_wire::{
+    MethodInfo, Properties, ProtocolHeader, Sender, ShortBytes, basic, channel as chan, connection, exchange, queue,
+    short,
+};
 use broker::append::{Append, AppendItem};
-use broker::{Caller, NOBODY, PasswordHash, PasswordWish, Permissions, QueueDeclaration, ReplyTo, UserLimits, UserWish, Vhost, VhostWish};
+use broker::{
+    Caller, NOBODY, PasswordHash, PasswordWish, Permissions, QueueDeclaration, ReplyTo, UserLimits, UserWish, Vhost,
+    VhostWish,
+};
 use bytes::BytesMut;
 use routing::{Arguments, Name};
 use types::{ConnectionId, ShardId};
@@ -20,7 +26,9 @@ fn add(node: &Node, name: &str, tags: &[&str], limits: UserLimits) {
 }
 
 fn permit(node: &Node, vhost: &str, user: &str, configure: &str, write: &str, read: &str) {
-    node.broker.set_permissions(vhost, user, Permissions::new(configure, write, read).expect("expressions")).expect("set");
+    node.broker
+        .set_permissions(vhost, user, Permissions::new(configure, write, read).expect("expressions"))
+        .expect("set");
 }
 
 /// A connection that has logged in and is tuned.
@@ -83,7 +91,9 @@ fn a_user_takes_the_place_of_guest() {
     let guest = node.open();
     add(&node, "bob", &[], UserLimits::default());
     assert_eq!(node.connection_error(guest), (320, "CONNECTION_FORCED - user 'guest' is deleted".to_owned()));
-    for (response, name) in [(&b"\0guest\0guest"[..], "guest"), (b"\0bob\0wrong", "bob"), (b"\0nobody\0secret", "nobody")] {
+    for (response, name) in
+        [(&b"\0guest\0guest"[..], "guest"), (b"\0bob\0wrong", "bob"), (b"\0nobody\0secret", "nobody")]
+    {
         let client = node.connect();
         node.raw(client, &ProtocolHeader::AMQP_0_9_1.to_bytes());
         node.next(client);
@@ -93,10 +103,16 @@ fn a_user_takes_the_place_of_guest() {
     }
     let bob = log_in(&mut node, "bob");
     node.send(bob, 0, &connection::Open { virtual_host: short("/") });
-    assert_eq!(node.connection_error(bob), (530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'".to_owned()));
+    assert_eq!(
+        node.connection_error(bob),
+        (530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'".to_owned())
+    );
     permit(&node, "/", "bob", "", "", "");
     let bob = open(&mut node, "bob", "/");
-    assert_eq!(node.ask(bob, 0, &connection::UpdateSecret { new_secret: b"x", reason: short("") }), "Connection(UpdateSecretOk(UpdateSecretOk))");
+    assert_eq!(
+        node.ask(bob, 0, &connection::UpdateSecret { new_secret: b"x", reason: short("") }),
+        "Connection(UpdateSecretOk(UpdateSecretOk))"
+    );
     assert!(node.broker.delete_user("bob").expect("deleted"));
     assert_eq!(node.connection_error(bob), (320, "CONNECTION_FORCED - user 'bob' is deleted".to_owned()));
     assert!(node.broker.security().all_permissions().is_empty());
@@ -119,7 +135,10 @@ fn a_login_is_that_of_the_user_who_began_it() {
             permit(&node, "/", "bob", ".*", ".*", ".*");
         }
         node.send(bob, 0, &connection::Open { virtual_host: short("/") });
-        assert_eq!(node.connection_error(bob), (530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'".to_owned()));
+        assert_eq!(
+            node.connection_error(bob),
+            (530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'".to_owned())
+        );
     }
     node.stop();
 }
@@ -136,7 +155,11 @@ fn what_is_not_permitted_is_refused() {
     assert_eq!(channel_error(&mut node, bob), refused("configure access to queue 'other'"));
     node.send(bob, 1, &queue::Declare { passive: true, ..declare("other") });
     assert_eq!(channel_error(&mut node, bob), refused("configure access to queue 'other'"));
-    node.send(bob, 1, &exchange::Declare { exchange: short("amq.fanout"), passive: true, ..exchange::Declare::default() });
+    node.send(
+        bob,
+        1,
+        &exchange::Declare { exchange: short("amq.fanout"), passive: true, ..exchange::Declare::default() },
+    );
     assert_eq!(channel_error(&mut node, bob), refused("configure access to exchange 'amq.fanout'"));
     let seen = exchange::Declare { exchange: short("amq.direct"), passive: true, ..exchange::Declare::default() };
     assert_eq!(node.ask(bob, 1, &seen), "Exchange(DeclareOk(DeclareOk))", "any permission will do");
@@ -160,12 +183,22 @@ fn what_is_not_permitted_is_refused() {
     assert_eq!(channel_error(&mut node, bob), refused("read access to exchange 'amq.fanout'"));
     node.send(bob, 1, &queue::Bind { queue: short("other"), exchange: short("amq.direct"), ..bind });
     assert_eq!(channel_error(&mut node, bob), refused("write access to queue 'other'"));
-    node.send(bob, 1, &queue::Unbind { queue: short("other"), exchange: short("amq.direct"), ..queue::Unbind::default() });
+    node.send(
+        bob,
+        1,
+        &queue::Unbind { queue: short("other"), exchange: short("amq.direct"), ..queue::Unbind::default() },
+    );
     assert_eq!(channel_error(&mut node, bob), refused("write access to queue 'other'"));
-    node.send(bob, 1, &exchange::Bind { destination: short("amq.fanout"), source: short("amq.direct"), ..exchange::Bind::default() });
+    node.send(
+        bob,
+        1,
+        &exchange::Bind { destination: short("amq.fanout"), source: short("amq.direct"), ..exchange::Bind::default() },
+    );
     assert_eq!(channel_error(&mut node, bob), refused("write access to exchange 'amq.fanout'"));
     node.bind(bob, "own-queue", "amq.direct", "key");
-    for (exchange, name) in [("", "amq.default"), ("amq.fanout", "amq.fanout"), ("no-such-exchange", "no-such-exchange")] {
+    for (exchange, name) in
+        [("", "amq.default"), ("amq.fanout", "amq.fanout"), ("no-such-exchange", "no-such-exchange")]
+    {
         node.publish(bob, exchange, "own-queue", b"x");
         assert_eq!(channel_error(&mut node, bob), refused(&format!("write access to exchange '{name}'")));
     }
@@ -193,14 +226,35 @@ fn nothing_comes_or_goes_by_way_of_what_is_ones_own() {
     let declare = |name| queue::Declare { queue: short(name), durable: true, ..queue::Declare::default() };
     node.declare(bob, "own-queue");
     node.declare_exchange(bob, "own-exchange", "direct");
-    let own = exchange::Bind { destination: short("own-exchange"), source: short("amq.fanout"), ..exchange::Bind::default() };
+    let own =
+        exchange::Bind { destination: short("own-exchange"), source: short("amq.fanout"), ..exchange::Bind::default() };
     node.send(bob, 1, &own);
     assert_eq!(channel_error(&mut node, bob), refused("read access to exchange 'amq.fanout'"));
-    node.send(bob, 1, &exchange::Unbind { destination: short("own-exchange"), source: short("amq.fanout"), ..exchange::Unbind::default() });
+    node.send(
+        bob,
+        1,
+        &exchange::Unbind {
+            destination: short("own-exchange"),
+            source: short("amq.fanout"),
+            ..exchange::Unbind::default()
+        },
+    );
     assert_eq!(channel_error(&mut node, bob), refused("read access to exchange 'amq.fanout'"));
-    node.send(bob, 1, &exchange::Unbind { destination: short("amq.fanout"), source: short("own-exchange"), ..exchange::Unbind::default() });
+    node.send(
+        bob,
+        1,
+        &exchange::Unbind {
+            destination: short("amq.fanout"),
+            source: short("own-exchange"),
+            ..exchange::Unbind::default()
+        },
+    );
     assert_eq!(channel_error(&mut node, bob), refused("write access to exchange 'amq.fanout'"));
-    node.send(bob, 1, &queue::Unbind { queue: short("own-queue"), exchange: short("amq.fanout"), ..queue::Unbind::default() });
+    node.send(
+        bob,
+        1,
+        &queue::Unbind { queue: short("own-queue"), exchange: short("amq.fanout"), ..queue::Unbind::default() },
+    );
     assert_eq!(channel_error(&mut node, bob), refused("read access to exchange 'amq.fanout'"));
     // Messages must not come by way of one's own queue from where one may not write to, or by one's own exchange.
     for exchange in ["", "other"] {
@@ -240,10 +294,16 @@ fn what_is_there_when_a_declaration_comes_may_be_gone_when_it_is_carried_out() {
     permit(&node, "/", "root", ".*", ".*", ".*");
     let (root, bob) = (open(&mut node, "root", "/"), open(&mut node, "bob", "/"));
     let dead = argument("x-dead-letter-exchange", "amq.fanout");
-    let queue = queue::Declare { queue: short("own"), durable: true, arguments: dead.view(), ..queue::Declare::default() };
+    let queue =
+        queue::Declare { queue: short("own"), durable: true, arguments: dead.view(), ..queue::Declare::default() };
     assert!(node.ask(root, 1, &queue).starts_with("Queue(DeclareOk("));
     let alternate = argument("alternate-exchange", "amq.fanout");
-    let exchange = exchange::Declare { exchange: short("own"), kind: short("direct"), arguments: alternate.view(), ..exchange::Declare::default() };
+    let exchange = exchange::Declare {
+        exchange: short("own"),
+        kind: short("direct"),
+        arguments: alternate.view(),
+        ..exchange::Declare::default()
+    };
     assert_eq!(node.ask(root, 1, &exchange), "Exchange(DeclareOk(DeclareOk))");
     assert!(node.ask(bob, 1, &queue).starts_with("Queue(DeclareOk("), "as it is");
     let release = hold_the_controller(&node);
@@ -295,12 +355,23 @@ fn who_may_not_delete_any_more_when_his_turn_comes_deletes_nothing() {
 #[test]
 fn the_table_says_of_each_method_what_it_needs() {
     // Of what these name, somebody was let have it before.
-    const OF_WHAT_ONE_HAS: [&str; 8] = ["basic.qos", "basic.cancel", "basic.cancel-ok", "basic.ack", "basic.nack", "basic.reject", "basic.recover", "basic.recover-async"];
+    const OF_WHAT_ONE_HAS: [&str; 8] = [
+        "basic.qos",
+        "basic.cancel",
+        "basic.cancel-ok",
+        "basic.ack",
+        "basic.nack",
+        "basic.reject",
+        "basic.recover",
+        "basic.recover-async",
+    ];
     let table = include_str!("../../src/access.rs");
     let rows: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("//! | ")?.split('|').next()).collect();
     let named = |method: &str| rows.iter().flat_map(|row| row.split([',', ' '])).any(|word| word == method);
     let asked = MethodInfo::ALL.iter().filter(|method| method.sender != Sender::Broker);
-    let about = asked.map(|method| method.name).filter(|name| ["exchange.", "queue.", "basic."].iter().any(|class| name.starts_with(class)));
+    let about = asked
+        .map(|method| method.name)
+        .filter(|name| ["exchange.", "queue.", "basic."].iter().any(|class| name.starts_with(class)));
     let without: Vec<&str> = about.filter(|name| !named(name) && !OF_WHAT_ONE_HAS.contains(name)).collect();
     assert!(without.is_empty(), "{without:?}");
 }
@@ -334,7 +405,12 @@ fn keys_of_topic_exchanges_have_permissions_of_their_own() {
     let bob = open(&mut node, "bob", "/");
     node.declare(bob, "work");
     node.bind(bob, "work", "amq.topic", "public.#");
-    let bind = queue::Bind { queue: short("work"), exchange: short("amq.topic"), routing_key: short("bob.#"), ..queue::Bind::default() };
+    let bind = queue::Bind {
+        queue: short("work"),
+        exchange: short("amq.topic"),
+        routing_key: short("bob.#"),
+        ..queue::Bind::default()
+    };
     node.send(bob, 1, &bind);
     assert_eq!(channel_error(&mut node, bob), (403, topic("read access to topic 'bob.#'")));
     for _ in 0..2 {
@@ -382,7 +458,10 @@ fn users_have_limits() {
     let text = "NOT_ALLOWED - connection refused for user 'bob': user connection limit (1) is reached";
     assert_eq!(node.connection_error(second), (530, text.to_owned()));
     assert_eq!(node.ask(bob, 2, &chan::Open {}), "Channel(OpenOk(OpenOk))");
-    assert_eq!(node.ask(bob, 2, &chan::Close { reply_code: 200, reply_text: short(""), class_id: 0, method_id: 0 }), "Channel(CloseOk(CloseOk))");
+    assert_eq!(
+        node.ask(bob, 2, &chan::Close { reply_code: 200, reply_text: short(""), class_id: 0, method_id: 0 }),
+        "Channel(CloseOk(CloseOk))"
+    );
     assert_eq!(node.ask(bob, 2, &chan::Open {}), "Channel(OpenOk(OpenOk))");
     node.send(bob, 3, &chan::Open {});
     let text = "NOT_ALLOWED - number of channels opened for user 'bob' has reached the maximum allowed user limit of 2";
@@ -405,7 +484,9 @@ fn a_virtual_host_goes_with_all_that_is_in_it() {
     assert!(node.broker.put_vhost(wish.clone()).expect("added"));
     assert!(!node.broker.put_vhost(VhostWish { name: "shop".to_owned(), ..VhostWish::default() }).expect("as it was"));
     assert_eq!(node.broker.vhosts().get("shop").expect("it is there").metadata().description, "orders");
-    assert!(node.broker.put_vhost(VhostWish { default_queue_type: Some(Some("odd".to_owned())), ..wish.clone() }).is_err());
+    assert!(
+        node.broker.put_vhost(VhostWish { default_queue_type: Some(Some("odd".to_owned())), ..wish.clone() }).is_err()
+    );
     add(&node, "bob", &[], UserLimits::default());
     for vhost in ["/", "shop"] {
         permit(&node, vhost, "bob", ".*", ".*", ".*");
@@ -414,10 +495,14 @@ fn a_virtual_host_goes_with_all_that_is_in_it() {
     node.declare(bob, "orders");
     let vhost = node.broker.vhosts().get("shop").expect("it is there");
     let queue = vhost.queue(b"orders").expect("declared");
-    assert_eq!(queue.arguments().get(b"x-queue-type").map(|argument| argument.value.to_string()).as_deref(), Some("quorum"));
+    assert_eq!(
+        queue.arguments().get(b"x-queue-type").map(|argument| argument.value.to_string()).as_deref(),
+        Some("quorum")
+    );
     node.declare_exchange(bob, "events", "fanout");
     node.bind(bob, "orders", "amq.topic", "#");
-    let between = exchange::Bind { destination: short("amq.fanout"), source: short("amq.direct"), ..exchange::Bind::default() };
+    let between =
+        exchange::Bind { destination: short("amq.fanout"), source: short("amq.direct"), ..exchange::Bind::default() };
     assert_eq!(node.ask(bob, 1, &between), "Exchange(BindOk(BindOk))");
     let elsewhere = open(&mut node, "bob", "/");
     node.declare(elsewhere, "orders");
@@ -429,7 +514,10 @@ fn a_virtual_host_goes_with_all_that_is_in_it() {
     node.send(late, 0, &connection::Open { virtual_host: short("shop") });
     assert_eq!(node.connection_error(late), (530, "NOT_ALLOWED - vhost shop not found".to_owned()));
     assert!(queue.is_dropped() && node.broker.topic("shop~orders").is_none() && node.broker.topic("orders").is_some());
-    assert_eq!((vhost.exchanges().read().binding_count(), vhost.exchanges().read().exchange(b"events").is_none()), (0, true));
+    assert_eq!(
+        (vhost.exchanges().read().binding_count(), vhost.exchanges().read().exchange(b"events").is_none()),
+        (0, true)
+    );
     assert!(node.broker.security().permissions("shop", "bob").is_none());
     assert!(node.broker.put_vhost(wish).expect("a new one"));
     permit(&node, "shop", "bob", ".*", ".*", ".*");
@@ -444,7 +532,8 @@ fn shop_of(node: &Node, queues: usize) -> Arc<Vhost> {
     let vhost = node.broker.vhosts().get("shop").expect("it is there");
     for number in 0..queues {
         let name = Name::new(format!("of-shop-{number}").as_bytes()).expect("a short name");
-        let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+        let wish =
+            QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
         node.broker.declare_queue(&vhost, wish, &Caller::broker(ConnectionId(1))).expect("declared");
     }
     vhost

@@ -9,15 +9,24 @@ use crate::node::{Node, Seen};
 
 fn declare(node: &mut Node, client: usize, name: &'static str) {
     let arguments = Table::build(|fields| fields.put(short("x-queue-type"), "stream"));
-    let method = queue::Declare { queue: short(name), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
+    let method =
+        queue::Declare { queue: short(name), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
     assert!(node.ask(client, 1, &method).starts_with("Queue(DeclareOk("));
 }
 
 /// A consumer on channel 1 that has `credit`.
 fn consume(node: &mut Node, client: usize, name: &'static str, tag: &'static str, credit: u16, offset: Value<'_>) {
-    assert_eq!(node.ask(client, 1, &basic::Qos { prefetch_size: 0, prefetch_count: credit, global: false }), "Basic(QosOk(QosOk))");
+    assert_eq!(
+        node.ask(client, 1, &basic::Qos { prefetch_size: 0, prefetch_count: credit, global: false }),
+        "Basic(QosOk(QosOk))"
+    );
     let arguments = Table::build(|fields| fields.put(short("x-stream-offset"), offset));
-    let method = basic::Consume { queue: short(name), consumer_tag: short(tag), arguments: arguments.view(), ..basic::Consume::default() };
+    let method = basic::Consume {
+        queue: short(name),
+        consumer_tag: short(tag),
+        arguments: arguments.view(),
+        ..basic::Consume::default()
+    };
     assert!(node.ask(client, 1, &method).starts_with("Basic(ConsumeOk("));
 }
 
@@ -73,8 +82,14 @@ fn a_consumer_that_ends_gets_nothing_more_and_others_go_on() {
     consume(&mut node, client, "st", "two", 10, Value::LongString(b"next"));
     publish(&mut node, client, "st", 1);
     let tags: Vec<String> = (0..2).map(|_| node.next(client).method).collect();
-    assert!(tags.iter().any(|method| method.contains("\"one\"")) && tags.iter().any(|method| method.contains("\"two\"")), "{tags:?}");
-    assert!(node.ask(client, 1, &basic::Cancel { consumer_tag: short("one"), no_wait: false }).starts_with("Basic(CancelOk("));
+    assert!(
+        tags.iter().any(|method| method.contains("\"one\"")) && tags.iter().any(|method| method.contains("\"two\"")),
+        "{tags:?}"
+    );
+    assert!(
+        node.ask(client, 1, &basic::Cancel { consumer_tag: short("one"), no_wait: false })
+            .starts_with("Basic(CancelOk(")
+    );
     publish(&mut node, client, "st", 1);
     assert!(node.next(client).method.contains("\"two\""));
     assert!(nothing(&mut node, client));
@@ -99,8 +114,21 @@ fn a_consumer_may_go_before_its_first_message_is_found() {
         assert_eq!(node.ask(client, number, &channel::Open {}), "Channel(OpenOk(OpenOk))");
         let mut both = BytesMut::new();
         write_method(&mut both, number, &basic::Qos { prefetch_size: 0, prefetch_count: 10, global: false });
-        write_method(&mut both, number, &basic::Consume { queue: short("st"), consumer_tag: short("c"), arguments: arguments.view(), ..basic::Consume::default() });
-        write_method(&mut both, number, &channel::Close { reply_code: 200, reply_text: short(""), class_id: 0, method_id: 0 });
+        write_method(
+            &mut both,
+            number,
+            &basic::Consume {
+                queue: short("st"),
+                consumer_tag: short("c"),
+                arguments: arguments.view(),
+                ..basic::Consume::default()
+            },
+        );
+        write_method(
+            &mut both,
+            number,
+            &channel::Close { reply_code: 200, reply_text: short(""), class_id: 0, method_id: 0 },
+        );
         node.raw(client, &both);
         while !node.next(client).method.starts_with("Channel(CloseOk(") {}
     }
@@ -119,7 +147,10 @@ fn readers_go_on_from_what_is_on_the_disk_to_what_is_in_memory() {
         node.publish(client, "", "st", &body);
     }
     // Answered when all is there.
-    assert!(node.ask(client, 1, &queue::Declare { queue: short("st"), passive: true, ..queue::Declare::default() }).contains("message_count: 600"));
+    assert!(
+        node.ask(client, 1, &queue::Declare { queue: short("st"), passive: true, ..queue::Declare::default() })
+            .contains("message_count: 600")
+    );
     let reader = node.open();
     consume(&mut node, reader, "st", "slow", 10, Value::LongString(b"first"));
     for number in 0..count as i64 {
@@ -165,7 +196,12 @@ fn what_takes_a_filter_long_is_judged_by_other_threads() {
             fields.put(short("x-stream-offset"), Value::LongString(b"first"));
             fields.put(short("x-mainstem-filter"), Value::LongString(filter.as_bytes()));
         });
-        let method = basic::Consume { queue: short("st"), consumer_tag: short(tag), arguments: arguments.view(), ..basic::Consume::default() };
+        let method = basic::Consume {
+            queue: short("st"),
+            consumer_tag: short(tag),
+            arguments: arguments.view(),
+            ..basic::Consume::default()
+        };
         node.ask(client, 1, &method)
     };
     let never = vec!["key LIKE '%never%'"; 900].join(" OR ");

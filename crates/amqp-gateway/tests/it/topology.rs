@@ -43,15 +43,28 @@ fn exchanges() {
     refused(&mut node, client, &bind, 404, "NOT_FOUND - no exchange 'nope' in vhost '/'");
     refused(&mut node, client, &exchange::Bind { source: short(""), ..bind }, 403, default);
     assert_eq!(
-        node.ask(client, 1, &exchange::Unbind { destination: short("e"), source: short("nope"), ..exchange::Unbind::default() }),
+        node.ask(
+            client,
+            1,
+            &exchange::Unbind { destination: short("e"), source: short("nope"), ..exchange::Unbind::default() }
+        ),
         "Exchange(UnbindOk(UnbindOk))"
     );
-    assert_eq!(node.ask(client, 1, &exchange::Bind { source: short("amq.direct"), ..bind }), "Exchange(BindOk(BindOk))");
+    assert_eq!(
+        node.ask(client, 1, &exchange::Bind { source: short("amq.direct"), ..bind }),
+        "Exchange(BindOk(BindOk))"
+    );
     node.declare(client, "q");
     node.bind(client, "q", "e", "#");
     let delete = exchange::Delete { exchange: short("e"), if_unused: true, no_wait: false };
     let system = exchange::Delete { exchange: short("amq.direct"), ..delete };
-    refused(&mut node, client, &system, 403, "ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '/' not allowed");
+    refused(
+        &mut node,
+        client,
+        &system,
+        403,
+        "ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '/' not allowed",
+    );
     refused(&mut node, client, &delete, 406, "PRECONDITION_FAILED - exchange 'e' in vhost '/' in use");
     node.publish(client, "amq.direct", "", b"through both");
     assert_eq!(node.get(client, "q", true).body, b"through both");
@@ -93,7 +106,13 @@ fn queues() {
     refused(&mut node, client, &queue::Purge::default(), 404, none);
     refused(&mut node, client, &queue::Delete::default(), 404, none);
     refused(&mut node, client, &queue::Bind { exchange: short("amq.direct"), ..queue::Bind::default() }, 404, none);
-    refused(&mut node, client, &queue::Purge { queue: short("nope"), no_wait: false }, 404, "NOT_FOUND - no queue 'nope' in vhost '/'");
+    refused(
+        &mut node,
+        client,
+        &queue::Purge { queue: short("nope"), no_wait: false },
+        404,
+        "NOT_FOUND - no queue 'nope' in vhost '/'",
+    );
     assert_eq!(
         node.ask(client, 1, &queue::Delete { queue: short("nope"), ..queue::Delete::default() }),
         "Queue(DeleteOk(DeleteOk { message_count: 0 }))"
@@ -102,7 +121,11 @@ fn queues() {
     let delete = queue::Delete { queue: short("q"), if_empty: true, ..queue::Delete::default() };
     refused(&mut node, client, &delete, 406, "PRECONDITION_FAILED - queue 'q' in vhost '/' not empty");
     assert!(node.ask(client, 1, &q).contains("message_count: 1"));
-    assert_eq!(node.ask(client, 1, &queue::Purge::default()), "Queue(PurgeOk(PurgeOk { message_count: 1 }))", "the last that was declared");
+    assert_eq!(
+        node.ask(client, 1, &queue::Purge::default()),
+        "Queue(PurgeOk(PurgeOk { message_count: 1 }))",
+        "the last that was declared"
+    );
     assert_eq!(node.ask(client, 1, &delete), "Queue(DeleteOk(DeleteOk { message_count: 0 }))");
     node.stop();
 }
@@ -115,7 +138,10 @@ fn a_queue_without_a_name_gets_one_and_is_meant_by_none() {
     assert!(answer.starts_with("Queue(DeclareOk(DeclareOk { queue: \"amq.gen-"), "{answer}");
     let name = answer.split('"').nth(1).expect("a name").to_owned();
     // With neither queue nor key the key is the queue's name.
-    assert_eq!(node.ask(client, 1, &queue::Bind { exchange: short("amq.direct"), ..queue::Bind::default() }), "Queue(BindOk(BindOk))");
+    assert_eq!(
+        node.ask(client, 1, &queue::Bind { exchange: short("amq.direct"), ..queue::Bind::default() }),
+        "Queue(BindOk(BindOk))"
+    );
     node.publish(client, "amq.direct", &name, b"x");
     assert_eq!(node.get(client, "", true).body, b"x");
     assert_eq!(
@@ -132,8 +158,16 @@ fn without_waiting_only_errors_are_answered() {
     let mut node = Node::start();
     let client = node.open();
     node.send(client, 1, &exchange::Declare { no_wait: true, ..declare("e", "direct") });
-    node.send(client, 1, &queue::Declare { queue: short("q"), durable: true, no_wait: true, ..queue::Declare::default() });
-    node.send(client, 1, &queue::Bind { queue: short("q"), exchange: short("e"), no_wait: true, ..queue::Bind::default() });
+    node.send(
+        client,
+        1,
+        &queue::Declare { queue: short("q"), durable: true, no_wait: true, ..queue::Declare::default() },
+    );
+    node.send(
+        client,
+        1,
+        &queue::Bind { queue: short("q"), exchange: short("e"), no_wait: true, ..queue::Bind::default() },
+    );
     node.publish(client, "e", "", b"x");
     assert_eq!(node.get(client, "q", true).body, b"x");
     node.send(client, 1, &queue::Purge { queue: short("q"), no_wait: true });
@@ -152,9 +186,20 @@ fn what_follows_a_command_sees_what_it_did() {
     for number in 0..20 {
         let name = format!("q{number}");
         let queue = crate::node::string(&name);
-        amqp_wire::write_method(&mut bytes, 1, &queue::Declare { queue, durable: true, no_wait: true, ..queue::Declare::default() });
+        amqp_wire::write_method(
+            &mut bytes,
+            1,
+            &queue::Declare { queue, durable: true, no_wait: true, ..queue::Declare::default() },
+        );
         let publish = crate::node::publish("", &name, true);
-        amqp_wire::write_content(&mut bytes, 1, &publish, amqp_wire::EncodedProperties::default(), name.as_bytes(), 8192);
+        amqp_wire::write_content(
+            &mut bytes,
+            1,
+            &publish,
+            amqp_wire::EncodedProperties::default(),
+            name.as_bytes(),
+            8192,
+        );
         amqp_wire::write_method(&mut bytes, 1, &amqp_wire::basic::Get { queue, no_ack: true });
     }
     node.raw(client, &bytes);

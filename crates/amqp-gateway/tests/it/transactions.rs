@@ -1,6 +1,8 @@
 //! Class tx, and its relation to confirms.
 
-use amqp_wire::{EncodedProperties, Properties, Table, basic, channel, confirm, queue, short, tx, write_content, write_method};
+use amqp_wire::{
+    EncodedProperties, Properties, Table, basic, channel, confirm, queue, short, tx, write_content, write_method,
+};
 use broker::{QuotaChange, QuotaEntity};
 use bytes::BytesMut;
 
@@ -98,7 +100,12 @@ fn bind_many(node: &mut Node, client: usize) {
     node.bind(client, "q", "amq.topic", "#");
     for first in ["#.#", "#.a.a", "a.a", "a.#.#"] {
         let pattern = format!("{first}.{}.b", vec!["#.a"; 60].join("."));
-        let method = queue::Bind { queue: short("q"), exchange: short("amq.topic"), routing_key: amqp_wire::ShortStr::new(&pattern).expect("short"), ..queue::Bind::default() };
+        let method = queue::Bind {
+            queue: short("q"),
+            exchange: short("amq.topic"),
+            routing_key: amqp_wire::ShortStr::new(&pattern).expect("short"),
+            ..queue::Bind::default()
+        };
         assert_eq!(node.ask(client, 1, &method), "Queue(BindOk(BindOk))");
     }
 }
@@ -229,7 +236,9 @@ fn a_commit_that_a_quota_holds_back_is_kept_whole_whatever_ends_its_channel() {
         let client = node.open();
         node.declare(client, "q");
         let entity = QuotaEntity::of([("user", None)]).expect("an entity");
-        node.broker.alter_quotas(&[QuotaChange::of(entity, [("producer_byte_rate", Some(10_000.0))]).expect("a quota")]).expect("taken");
+        node.broker
+            .alter_quotas(&[QuotaChange::of(entity, [("producer_byte_rate", Some(10_000.0))]).expect("a quota")])
+            .expect("taken");
         node.ask(client, 1, &tx::Select {});
         for _ in 0..MESSAGES {
             node.publish(client, "", "q", &[b'x'; 30_000]);

@@ -57,7 +57,13 @@ fn bodies_on_many_channels_are_bounded_together() {
     node.publish(client, "", "q", b"small");
     node.publish(other, "", "q", &vec![1; MIB / 2]);
     for body in [5, MIB / 2] {
-        node.wait_until("it is there", |node| node.broker.vhosts().get("/").and_then(|host| host.queue(&b"q"[..])).is_some_and(|queue| node.broker.counts(&queue).ready > 0));
+        node.wait_until("it is there", |node| {
+            node.broker
+                .vhosts()
+                .get("/")
+                .and_then(|host| host.queue(&b"q"[..]))
+                .is_some_and(|queue| node.broker.counts(&queue).ready > 0)
+        });
         assert_eq!(node.get(other, "q", true).body.len(), body);
     }
     // What goes with the connection is given back.
@@ -172,7 +178,8 @@ fn a_body_that_does_not_get_on_gives_way() {
     node.raw(patient, &all_but_the_end(1, 8 * MIB));
     assert_eq!((node.poll(patient), node.session(patient).wants_read()), (None, false), "it waits");
     node.advance(Duration::from_millis(500));
-    let mut closed: Vec<(u16, bool)> = (0..4).map(|_| node.next(silent)).map(|seen| (seen.channel, seen.method.contains("reply_code: 311"))).collect();
+    let mut closed: Vec<(u16, bool)> =
+        (0..4).map(|_| node.next(silent)).map(|seen| (seen.channel, seen.method.contains("reply_code: 311"))).collect();
     closed.sort_unstable();
     assert_eq!(closed, [(2, true), (3, true), (4, true), (5, true)]);
     node.advance(Duration::from_millis(500));
@@ -230,7 +237,14 @@ fn large_bodies_that_come_together_are_all_taken() {
     let clients: Vec<usize> = (0..6).map(|_| node.open()).collect();
     clients.iter().for_each(|client| _ = node.ask(*client, 1, &confirm::Select { no_wait: false }));
     let mut whole = BytesMut::new();
-    write_content(&mut whole, 1, &publish("", "nobody", false), EncodedProperties::trusted(&[0, 0]), &vec![0; BODY], FRAME_MAX);
+    write_content(
+        &mut whole,
+        1,
+        &publish("", "nobody", false),
+        EncodedProperties::trusted(&[0, 0]),
+        &vec![0; BODY],
+        FRAME_MAX,
+    );
     for piece in whole.chunks(400_000) {
         clients.iter().for_each(|client| node.raw(*client, piece));
         node.advance(Duration::from_millis(50));

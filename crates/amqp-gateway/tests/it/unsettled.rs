@@ -121,8 +121,14 @@ fn what_is_said_of_very_many_takes_several_turns() {
         assert_eq!(node.turns_of(client, &bytes_of(&basic::Ack { delivery_tag: tag, multiple: true })), 3);
         assert_eq!(counts(&node), (0, 0));
         node.publish(client, "", "q", b"behind");
-        node.wait_until("it is delivered", |node| node.poll(client).is_some_and(|seen| seen.method.contains("Deliver")));
-        assert_eq!(node.turns_of(client, &bytes_of(&basic::Ack { delivery_tag: MANY + 1, multiple: true })), 1, "it is of this one");
+        node.wait_until("it is delivered", |node| {
+            node.poll(client).is_some_and(|seen| seen.method.contains("Deliver"))
+        });
+        assert_eq!(
+            node.turns_of(client, &bytes_of(&basic::Ack { delivery_tag: MANY + 1, multiple: true })),
+            1,
+            "it is of this one"
+        );
         node.stop();
     }
 }

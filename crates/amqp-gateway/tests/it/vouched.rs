@@ -92,7 +92,8 @@ fn deaths_that_a_producer_claims_do_not_count() {
         fields.put(short("x-dead-letter-exchange"), Value::LongString(b""));
         fields.put(short("x-dead-letter-routing-key"), Value::LongString(b"dead"));
     });
-    let jobs = queue::Declare { queue: short("jobs"), durable: true, arguments: to_dead.view(), ..queue::Declare::default() };
+    let jobs =
+        queue::Declare { queue: short("jobs"), durable: true, arguments: to_dead.view(), ..queue::Declare::default() };
     assert!(node.ask(client, 1, &jobs).starts_with("Queue(DeclareOk("));
     produce(&node, "jobs", &forged(b"x"));
     node.consume(client, "jobs", "one", false);
@@ -106,7 +107,8 @@ fn deaths_that_a_producer_claims_do_not_count() {
     let text = |name: &str| table.get(name).and_then(Value::as_bytes);
     assert_eq!((text("x-first-death-queue"), text("x-first-death-exchange")), (Some(&b"jobs"[..]), Some(&b""[..])));
     let deaths = table.get("x-death").and_then(Value::as_array).expect("a list");
-    let counts: Vec<Option<i64>> = deaths.iter().filter_map(Value::as_table).map(|death| death.get("count").and_then(Value::as_integer)).collect();
+    let counts: Vec<Option<i64>> =
+        deaths.iter().filter_map(Value::as_table).map(|death| death.get("count").and_then(Value::as_integer)).collect();
     assert_eq!(counts, [Some(1)]);
     node.stop();
 }

@@ -11,7 +11,10 @@ fn written(node: &Node) -> f64 {
     let (mut registry, mut text) = (Registry::default(), String::new());
     node.broker.journals()[0].metrics().register(&mut registry);
     encode(&mut text, &registry).expect("it is text");
-    let sum = text.lines().find_map(|line| line.strip_prefix("mainstem_journal_chunk_size_bytes_sum ")).expect("it is measured");
+    let sum = text
+        .lines()
+        .find_map(|line| line.strip_prefix("mainstem_journal_chunk_size_bytes_sum "))
+        .expect("it is measured");
     sum.parse().expect("a number")
 }
 
@@ -38,7 +41,11 @@ fn an_acknowledgement_costs_less_than_sixteen_bytes_of_the_disk() {
         }
         node.consume(client, name, name, false);
         let tags: Vec<String> = (0..COUNT).map(|_| node.next(client).method).collect();
-        let first = tags[0].split("delivery_tag: ").nth(1).and_then(|rest| rest.split(',').next()).and_then(|tag| tag.parse::<u64>().ok());
+        let first = tags[0]
+            .split("delivery_tag: ")
+            .nth(1)
+            .and_then(|rest| rest.split(',').next())
+            .and_then(|tag| tag.parse::<u64>().ok());
         let (before, first) = (settle(&mut node), first.expect("it has a tag"));
         // One by one, in an order that visits each of them once; in eight parts, so that several flushes share them.
         for part in 0..8 {
@@ -112,10 +119,20 @@ fn what_is_delayed_for_several_queues_is_written_once_when_it_leaves() {
     for name in ["a", "b", "c", "d"] {
         node.consume(client, name, name, true);
     }
-    let mut came: Vec<(String, u8)> = (0..12).map(|_| node.next(client)).map(|seen| (seen.method, seen.body[0])).collect();
-    came.sort_by_key(|(method, _)| ["a", "b", "c", "d"].iter().position(|name| method.contains(&format!("consumer_tag: {name:?}"))));
-    assert_eq!(came.iter().map(|(_, body)| *body).collect::<Vec<_>>(), b"123123123123", "each queue gets them in the order in which they are due");
+    let mut came: Vec<(String, u8)> =
+        (0..12).map(|_| node.next(client)).map(|seen| (seen.method, seen.body[0])).collect();
+    came.sort_by_key(|(method, _)| {
+        ["a", "b", "c", "d"].iter().position(|name| method.contains(&format!("consumer_tag: {name:?}")))
+    });
+    assert_eq!(
+        came.iter().map(|(_, body)| *body).collect::<Vec<_>>(),
+        b"123123123123",
+        "each queue gets them in the order in which they are due"
+    );
     let times = (settle(&mut node) - before) / (3 * BODY) as f64;
-    assert!((1.9..2.6).contains(&times), "once when they come, and once for four queues when they leave: {times} times their bytes");
+    assert!(
+        (1.9..2.6).contains(&times),
+        "once when they come, and once for four queues when they leave: {times} times their bytes"
+    );
     node.stop();
 }

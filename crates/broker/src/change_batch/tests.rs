@@ -26,7 +26,12 @@ fn all() -> Permissions {
 }
 
 fn policy(queue: &str, length: u64) -> PolicyWish {
-    PolicyWish { pattern: json!(format!("^{queue}$")), definition: json!({"max-length": length}), priority: None, apply_to: None }
+    PolicyWish {
+        pattern: json!(format!("^{queue}$")),
+        definition: json!({"max-length": length}),
+        priority: None,
+        apply_to: None,
+    }
 }
 
 fn written(batch: &mut ChangeBatch, node: &Node, count: usize) {
@@ -55,9 +60,15 @@ fn many_are_written_with_one_commit() {
     for number in 0..MANY {
         let name = format!("u{number}");
         assert!(matches!(batch.set_permissions(broker, &name, &name, all()), Ok(Gathering::Later)));
-        assert!(matches!(batch.set_topic_permission(broker, &name, &name, "amq.topic", [".*", ""]), Ok(Gathering::Later)));
+        assert!(matches!(
+            batch.set_topic_permission(broker, &name, &name, "amq.topic", [".*", ""]),
+            Ok(Gathering::Later)
+        ));
         let host = broker.vhosts().get(&name).expect("made");
-        assert!(matches!(batch.put_policy(broker, &host, PolicyScope::User, "short", &policy("q", 1)), Ok(Gathering::Later)));
+        assert!(matches!(
+            batch.put_policy(broker, &host, PolicyScope::User, "short", &policy("q", 1)),
+            Ok(Gathering::Later)
+        ));
         let limits = json!({"max-queues": 5});
         assert!(matches!(batch.put_parameter(broker, &host, "vhost-limits", "limits", &limits), Ok(Gathering::Later)));
         assert!(matches!(batch.put_global_parameter(broker, &name, json!(number)), Gathering::Later));
@@ -68,7 +79,10 @@ fn many_are_written_with_one_commit() {
     assert!(batch.write(broker).is_empty(), "nothing is left");
     let host = broker.vhosts().get("u7").expect("made");
     assert_eq!(host.parameters().limits().get("max-queues"), Some(&json!(5)));
-    assert!(broker.security().permissions("u7", "u7").is_some() && !broker.security().topic_permissions("u7", "u7").is_empty());
+    assert!(
+        broker.security().permissions("u7", "u7").is_some()
+            && !broker.security().topic_permissions("u7", "u7").is_empty()
+    );
     assert_eq!(broker.vhosts().global_parameter("u7"), Some(json!(7)));
     let same = batch.put_policy(broker, &host, PolicyScope::User, "short", &policy("q", 1));
     assert!(matches!(same, Ok(Gathering::Done(()))), "it is so");
@@ -81,7 +95,10 @@ fn queues_follow_all_policies_that_are_written_together() {
     let (broker, host, mut batch) = (&node.broker, node.vhost(), ChangeBatch::default());
     let queues = ["one", "two"].map(|name| node.queue(name, arguments(&[])));
     for (queue, length) in [("one", 1), ("two", 2)] {
-        assert!(matches!(batch.put_policy(broker, &host, PolicyScope::User, queue, &policy(queue, length)), Ok(Gathering::Later)));
+        assert!(matches!(
+            batch.put_policy(broker, &host, PolicyScope::User, queue, &policy(queue, length)),
+            Ok(Gathering::Later)
+        ));
     }
     assert_eq!(queues.each_ref().map(|queue| queue.understood().length_max), [None; 2], "not before it is durable");
     written(&mut batch, &node, 2);
@@ -116,8 +133,14 @@ fn virtual_hosts_on_their_way_count_towards_the_limit() {
     let none = Map::new();
     assert!(matches!(batch.put_vhost(broker, vhost("a"), &none), Ok(Gathering::Later)));
     assert!(matches!(batch.put_vhost(broker, vhost("b"), &none), Ok(Gathering::Later)));
-    assert!(matches!(batch.put_vhost(broker, vhost("c"), &none), Err(VhostError::Vhost(SecurityError::TooManyVhosts { limit: 3, .. }))));
+    assert!(matches!(
+        batch.put_vhost(broker, vhost("c"), &none),
+        Err(VhostError::Vhost(SecurityError::TooManyVhosts { limit: 3, .. }))
+    ));
     written(&mut batch, &node, 2);
-    assert!(matches!(batch.put_vhost(broker, vhost("c"), &none), Err(VhostError::Vhost(SecurityError::TooManyVhosts { .. }))));
+    assert!(matches!(
+        batch.put_vhost(broker, vhost("c"), &none),
+        Err(VhostError::Vhost(SecurityError::TooManyVhosts { .. }))
+    ));
     node.close();
 }

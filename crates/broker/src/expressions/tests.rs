@@ -44,9 +44,16 @@ const LONG: Duration = Duration::from_secs(3600);
 #[test]
 fn an_expression_matches_whole_names_and_is_bounded() {
     let matches = |text: &str, name: &str| Expression::compile(text).map(|expression| expression.is_match(name));
-    assert_eq!([matches("orders-[0-9]+", "orders-17"), matches("orders", "orders-17"), matches("a|b", "ab")], [Some(true), Some(false), Some(false)]);
+    assert_eq!(
+        [matches("orders-[0-9]+", "orders-17"), matches("orders", "orders-17"), matches("a|b", "ab")],
+        [Some(true), Some(false), Some(false)]
+    );
     assert_eq!(matches(r"\w+-\d{1,20}", "orders-17"), Some(true));
-    assert_eq!([matches("a.b", "aéb"), matches(r"a\w", "aé")], [Some(true); 2], "a character is one, however many bytes it has");
+    assert_eq!(
+        [matches("a.b", "aéb"), matches(r"a\w", "aé")],
+        [Some(true); 2],
+        "a character is one, however many bytes it has"
+    );
     assert_eq!([matches("(", ""), matches("a)(b", ""), matches("(?=a)b", "")], [None; 3]);
     // What people write: dozens of names.
     let names: Vec<String> = (0..70).map(|number| format!("a-topic-of-a-usual-length-{number}")).collect();
@@ -70,7 +77,9 @@ fn names_are_matched_once_and_new_ones_alone_afterwards() {
     assert!(!expression.is_current());
     assert_eq!(match_now(&expression, &expressions, LONG), (1, 2));
     let topics = expression.known().topics;
-    assert!(topics.len() == 1000 && topics.contains("new") && !topics.contains("topic-0000") && !topics.contains("other"));
+    assert!(
+        topics.len() == 1000 && topics.contains("new") && !topics.contains("topic-0000") && !topics.contains("other")
+    );
     // What does not match changes nothing that groups would look at.
     let version = expression.version();
     insert(&catalog, "another");
@@ -144,11 +153,15 @@ fn expressions_are_matched_while_the_groups_are_locked() {
             let _locked = node.broker.groups().state.lock();
             let (done, is_done) = channel();
             let mut work = matching.work(Arc::default());
-            assert!(node.broker.unpack("127.0.0.1".parse().expect("an address"), NOBODY, Box::new(move |broker| {
-                let outcome = work(broker);
-                outcome.is_some().then(|| done.send(()).expect("somebody waits"));
-                outcome
-            })));
+            assert!(node.broker.unpack(
+                "127.0.0.1".parse().expect("an address"),
+                NOBODY,
+                Box::new(move |broker| {
+                    let outcome = work(broker);
+                    outcome.is_some().then(|| done.send(()).expect("somebody waits"));
+                    outcome
+                })
+            ));
             is_done.recv_timeout(Duration::from_secs(30)).expect("it is done while the groups are locked");
         }
         assert!(node.broker.unmatched("g", &beat).is_none(), "all is known");

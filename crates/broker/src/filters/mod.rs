@@ -144,7 +144,11 @@ impl Groups {
     /// The only one that a client id is of: it was given to the group, or is the Java client's default for its name.
     fn named(&self, client_id: &str) -> Option<&Arc<GroupFilter>> {
         let id = self.hasher.hash_one(client_id);
-        let given = self.by_client_id.range((id, Arc::from(""))..).take_while(|((other, _), _)| *other == id).map(|(_, group)| group);
+        let given = self
+            .by_client_id
+            .range((id, Arc::from(""))..)
+            .take_while(|((other, _), _)| *other == id)
+            .map(|(_, group)| group);
         let mut given = given.filter(|group| group.client_ids.iter().any(|own| own == client_id));
         let default = default_group(client_id).and_then(|name| self.by_name.get(name));
         match (default, given.next(), given.next()) {
@@ -226,7 +230,8 @@ impl Filters {
         let mut groups = self.groups.write();
         match filter {
             Some(filter) => {
-                let client_ids = client_ids.split(',').map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).collect();
+                let client_ids =
+                    client_ids.split(',').map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).collect();
                 groups.insert(GroupFilter { group: group.to_owned(), filter, client_ids });
             }
             None if !groups.by_name.contains_key(group) => return,
@@ -261,9 +266,18 @@ impl Filters {
 
     /// What a filter lets through of a batch of a log, which is no marker and lies in `slices`. `None`: there is no room to look into it, or to
     /// the end of it, in this turn.
-    pub fn pass_one(&self, log: LogId, slices: &[Bytes], batch: &SlicedBatch, filter: &SharedFilter, unpack: &mut UnpackRoom) -> Option<Passed> {
+    pub fn pass_one(
+        &self,
+        log: LogId,
+        slices: &[Bytes],
+        batch: &SlicedBatch,
+        filter: &SharedFilter,
+        unpack: &mut UnpackRoom,
+    ) -> Option<Passed> {
         let length = batch.header.total_bytes();
-        let verdict = self.notes.verdict(log, &batch.header, filter, (&self.counts, unpack), || whole(slices, batch.at, length))?;
+        let verdict = self
+            .notes
+            .verdict(log, &batch.header, filter, (&self.counts, unpack), || whole(slices, batch.at, length))?;
         Some(match verdict {
             Verdict::All => Passed::All,
             Verdict::Nothing => Passed::Nothing,
@@ -281,7 +295,14 @@ impl Filters {
 
     /// What a filter lets through of whole batches of a log, as far as there is room. Markers of transactions always pass, and so does a
     /// batch that cannot be looked into: nothing that is wanted is lost.
-    pub fn pass(&self, log: LogId, slices: &[Bytes], filter: &SharedFilter, room: Room, unpack: &mut UnpackRoom) -> Let {
+    pub fn pass(
+        &self,
+        log: LogId,
+        slices: &[Bytes],
+        filter: &SharedFilter,
+        room: Room,
+        unpack: &mut UnpackRoom,
+    ) -> Let {
         let mut let_through = Let::default();
         let total: usize = slices.iter().map(Bytes::len).sum();
         let count = |counter: &AtomicU64, by: usize| counter.fetch_add(by as u64, Ordering::Relaxed);
@@ -297,7 +318,9 @@ impl Filters {
             let verdict = if batch.header.control() {
                 Some(Verdict::All)
             } else {
-                self.notes.verdict(log, &batch.header, filter, (&self.counts, &mut *unpack), || whole(slices, batch.at, length))
+                self.notes.verdict(log, &batch.header, filter, (&self.counts, &mut *unpack), || {
+                    whole(slices, batch.at, length)
+                })
             };
             let Some(verdict) = verdict else {
                 let_through.full_at = Some(batch.header.base());

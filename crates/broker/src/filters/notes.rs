@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use filter::Summary;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 use record::{BatchError, BatchHeader, Selected, select, unpacked_bytes};
-use filter::Summary;
 use smallvec::SmallVec;
 use types::LogId;
 
@@ -93,7 +93,13 @@ impl Begun {
     }
 
     /// Goes on with judging records, those of all of a batch.
-    fn judge(&mut self, batch: &Bytes, limit: usize, filter: &SharedFilter, unpack: &mut UnpackRoom) -> Result<Selected, BatchError> {
+    fn judge(
+        &mut self,
+        batch: &Bytes,
+        limit: usize,
+        filter: &SharedFilter,
+        unpack: &mut UnpackRoom,
+    ) -> Result<Selected, BatchError> {
         let wanted = filter.filter.wanted();
         let (mut at, unpacked_before) = (0, unpacked_bytes());
         let selected = select(batch, limit, |record| {
@@ -163,7 +169,11 @@ pub(super) struct Notes {
 
 impl Default for Notes {
     fn default() -> Self {
-        Self { parts: std::array::from_fn(|_| Mutex::default()), order: Mutex::default(), bytes_max: AtomicUsize::new(BYTES_MAX) }
+        Self {
+            parts: std::array::from_fn(|_| Mutex::default()),
+            order: Mutex::default(),
+            bytes_max: AtomicUsize::new(BYTES_MAX),
+        }
     }
 }
 
@@ -194,7 +204,8 @@ impl Notes {
         let has_whole_turn = unpack.is_whole();
         let limit = unpack.of(header.total_bytes())?;
         let wanted = filter.filter.wanted().filter(|_| !has_summary);
-        let mut begun = spot.take_begun().unwrap_or_else(|| Begun { summary: wanted.map(Summary::new), ..Begun::default() });
+        let mut begun =
+            spot.take_begun().unwrap_or_else(|| Begun { summary: wanted.map(Summary::new), ..Begun::default() });
         let selected = begun.judge(&bytes(), limit, filter, unpack);
         let begun_bytes = begun_bytes(header, limit);
         let verdict = match selected {
@@ -209,7 +220,8 @@ impl Notes {
                 if begun.long {
                     unpack.leave_long();
                 }
-                let was_begun = spot.put(Outcome { id: filter.id, known: Known::Begun(Box::new(begun)), summary: None });
+                let was_begun =
+                    spot.put(Outcome { id: filter.id, known: Known::Begun(Box::new(begun)), summary: None });
                 if !was_begun {
                     self.enter(Entry { key, id: filter.id, bytes: begun_bytes });
                 }

@@ -22,11 +22,23 @@ impl UnpackRoom {
     /// Of a turn on a network thread.
     pub const TURN: Self = Self { goes_on: false, ..Self::ALL_TURNS };
     /// The same for who does all of it there, turn by turn.
-    pub const ALL_TURNS: Self =
-        Self { left: TURN_UNPACKED_MAX, max: TURN_UNPACKED_MAX, steps: TURN_STEPS_MAX, first: true, goes_on: true, long: false };
+    pub const ALL_TURNS: Self = Self {
+        left: TURN_UNPACKED_MAX,
+        max: TURN_UNPACKED_MAX,
+        steps: TURN_STEPS_MAX,
+        first: true,
+        goes_on: true,
+        long: false,
+    };
     /// Of a read of history, or of a turn on a thread for what takes long.
-    pub const HISTORY: Self =
-        Self { left: HISTORY_UNPACKED_MAX, max: HISTORY_UNPACKED_MAX, steps: RECORD_STEPS_MAX, first: true, goes_on: true, long: false };
+    pub const HISTORY: Self = Self {
+        left: HISTORY_UNPACKED_MAX,
+        max: HISTORY_UNPACKED_MAX,
+        steps: RECORD_STEPS_MAX,
+        first: true,
+        goes_on: true,
+        long: false,
+    };
 
     /// What a batch of so many bytes may unpack to; one that unpacks to more is not looked into. `None`: it is for the next turn.
     pub fn of(&mut self, batch_bytes: usize) -> Option<usize> {

@@ -42,7 +42,10 @@ fn groups_with_one_filter_look_into_a_batch_once() {
     let filters = filters(&[("a", "key = '3'"), ("b", "key = '3'"), ("c", "key = '3'")]);
     let slices = batches(20, |number| (number % 10).to_string());
     let first = passed(&filters, "a", &slices);
-    assert_eq!(first.iter().map(|record| record.offset.0).collect::<Vec<_>>(), (0..20).map(|batch| batch * 10 + 3).collect::<Vec<_>>());
+    assert_eq!(
+        first.iter().map(|record| record.offset.0).collect::<Vec<_>>(),
+        (0..20).map(|batch| batch * 10 + 3).collect::<Vec<_>>()
+    );
     assert_eq!(passed(&filters, "b", &slices), first);
     assert_eq!(passed(&filters, "c", &slices), first);
     assert_eq!((count(&filters.counts.decoded), count(&filters.counts.remembered)), (20, 40));
@@ -107,7 +110,9 @@ fn no_more_passes_than_there_is_room_for() {
     let filters = filters(&[("a", "key = '3'"), ("b", "key = '999'")]);
     let slices = batches(20, |number| (number % 10).to_string());
     let (some, none) = (filters.of_group("a").unwrap().filter.clone(), filters.of_group("b").unwrap().filter.clone());
-    let pass = |filter: &SharedFilter, bytes: usize, first_fits: bool| filters.pass(LOG, &slices, filter, Room { bytes, first_fits }, &mut { UnpackRoom::TURN });
+    let pass = |filter: &SharedFilter, bytes: usize, first_fits: bool| {
+        filters.pass(LOG, &slices, filter, Room { bytes, first_fits }, &mut { UnpackRoom::TURN })
+    };
     let all = pass(&some, usize::MAX, false);
     assert_eq!((all.next, all.full_at), (Offset(194), None));
     let one = all.bytes / 20;
@@ -132,7 +137,13 @@ fn markers_pass_and_so_does_what_cannot_be_read() {
     set_base_offset(&mut damaged, Offset(99));
     let damaged = Bytes::from(damaged);
     let filter = filters.of_group("a").unwrap();
-    assert_eq!(filters.pass(LOG, std::slice::from_ref(&damaged), &filter.filter, Room::ANY, &mut { UnpackRoom::TURN }).slices.as_slice(), [damaged]);
+    assert_eq!(
+        filters
+            .pass(LOG, std::slice::from_ref(&damaged), &filter.filter, Room::ANY, &mut { UnpackRoom::TURN })
+            .slices
+            .as_slice(),
+        [damaged]
+    );
     assert_eq!(count(&filters.counts.unreadable), 1);
 }
 
@@ -150,7 +161,10 @@ fn a_filter_comes_and_goes() {
     filters.set("c", "TRUE", "two,three");
     assert_eq!((named("two"), named("three").as_deref()), (None, Some("c")), "two groups are not one");
     filters.set("c", "TRUE", "consumer-c-1");
-    assert_eq!((named("two").as_deref(), named("three"), named("consumer-c-1").as_deref()), (Some("a"), None, Some("c")));
+    assert_eq!(
+        (named("two").as_deref(), named("three"), named("consumer-c-1").as_deref()),
+        (Some("a"), None, Some("c"))
+    );
     filters.set("c", "TRUE", "consumer-b-1");
     assert_eq!(named("consumer-b-1"), None);
     filters.set("c", "", "");
@@ -166,7 +180,11 @@ fn a_turn_unpacks_so_much_and_batches_that_unpack_to_too_much_pass_as_they_are()
     let filters = filters(&[("a", "key = '3'")]);
     let filter = filters.of_group("a").expect("it has a filter");
     let packed = |number: u64, bytes: usize| {
-        let builder = BatchBuilder::default().compression(record::Compression::Zstd).record(0, Some(b"4"), Some(&vec![b'x'; bytes]));
+        let builder = BatchBuilder::default().compression(record::Compression::Zstd).record(
+            0,
+            Some(b"4"),
+            Some(&vec![b'x'; bytes]),
+        );
         let mut bytes = BytesMut::from(&builder.build()[..]);
         set_base_offset(&mut bytes, Offset(number));
         bytes.freeze()
@@ -186,7 +204,8 @@ fn a_turn_unpacks_so_much_and_batches_that_unpack_to_too_much_pass_as_they_are()
     let bomb = packed(100, 30 << 20);
     for known in [false, true] {
         let before = record::unpacked_bytes();
-        let passed = filters.pass(LOG, std::slice::from_ref(&bomb), &filter.filter, Room::ANY, &mut { UnpackRoom::TURN });
+        let passed =
+            filters.pass(LOG, std::slice::from_ref(&bomb), &filter.filter, Room::ANY, &mut { UnpackRoom::TURN });
         assert_eq!(passed.slices.as_slice(), std::slice::from_ref(&bomb), "nothing that may be wanted is lost");
         assert!(record::unpacked_bytes() - before <= if known { 0 } else { 2 << 20 });
     }
@@ -223,17 +242,31 @@ fn a_batch_that_takes_longer_than_a_turn_is_gone_on_with_in_others() {
             }
             assert_eq!(count(&filters.counts.decoded), 0, "it is not known yet");
             let mut here = UnpackRoom::TURN;
-            assert!(filters.pass_one(LOG, &slices, batch, &filter.filter, &mut here).is_none() && here.take_long() && !here.is_used_up(), "nothing is done here");
+            assert!(
+                filters.pass_one(LOG, &slices, batch, &filter.filter, &mut here).is_none()
+                    && here.take_long()
+                    && !here.is_used_up(),
+                "nothing is done here"
+            );
         };
         assert!((least..most).contains(&turns), "{turns} turns");
         let Passed::Part { runs, .. } = found else { panic!("some of its records are wanted") };
         assert_eq!(runs, expected);
         assert_eq!(count(&filters.counts.decoded), 1);
         let mut turn = UnpackRoom::TURN;
-        assert!(filters.pass_one(LOG, &slices, batch, &filter.filter, &mut turn).is_some() && !turn.take_long(), "now it is");
+        assert!(
+            filters.pass_one(LOG, &slices, batch, &filter.filter, &mut turn).is_some() && !turn.take_long(),
+            "now it is"
+        );
         // Another bound of memory forgets all of it.
         filters.set_notes_bytes_max(0);
-        assert!(matches!(filters.pass_one(LogId(8), &slices, batch, &filter.filter, &mut { UnpackRoom::TURN }), Some(Passed::All)), "there is no memory to go on");
+        assert!(
+            matches!(
+                filters.pass_one(LogId(8), &slices, batch, &filter.filter, &mut { UnpackRoom::TURN }),
+                Some(Passed::All)
+            ),
+            "there is no memory to go on"
+        );
         filters.set_notes_bytes_max(1 << 20);
         filters.counts.decoded.store(0, Ordering::Relaxed);
         assert!(filters.notes_bytes() == 0);
@@ -286,16 +319,28 @@ fn what_is_begun_stays_while_it_is_gone_on_with() {
     }
     assert!(filters.notes_bytes() <= 16 * 1024);
     let decoded = count(&filters.counts.decoded);
-    assert!(filters.pass_one(LogId(8), &slices, batch, &long, &mut { UnpackRoom::TURN }).is_none(), "so it is begun anew");
+    assert!(
+        filters.pass_one(LogId(8), &slices, batch, &long, &mut { UnpackRoom::TURN }).is_none(),
+        "so it is begun anew"
+    );
     assert_eq!(count(&filters.counts.decoded), decoded);
 }
 
 #[test]
 fn a_record_that_takes_longer_than_anything_may_passes() {
-    let filters = filters(&[("a", "key LIKE '%a%b' OR key LIKE '%c%d' OR key LIKE '%e%f' OR key LIKE '%g%h' OR key LIKE '%i%j'")]);
+    let filters = filters(&[(
+        "a",
+        "key LIKE '%a%b' OR key LIKE '%c%d' OR key LIKE '%e%f' OR key LIKE '%g%h' OR key LIKE '%i%j'",
+    )]);
     let filter = filters.of_group("a").expect("it has a filter");
-    let slices = [BatchBuilder::default().record(0, Some(b"x"), None).record(0, Some(&vec![b'x'; 1 << 20]), None).record(0, Some(b"x"), None).build()];
+    let slices = [BatchBuilder::default()
+        .record(0, Some(b"x"), None)
+        .record(0, Some(&vec![b'x'; 1 << 20]), None)
+        .record(0, Some(b"x"), None)
+        .build()];
     let batch = &sliced_batches(&slices).expect("a batch")[0];
-    let found = (0..3).find_map(|_| filters.pass_one(LOG, &slices, batch, &filter.filter, &mut { UnpackRoom::ALL_TURNS })).expect("three turns");
+    let found = (0..3)
+        .find_map(|_| filters.pass_one(LOG, &slices, batch, &filter.filter, &mut { UnpackRoom::ALL_TURNS }))
+        .expect("three turns");
     assert!(matches!(found, Passed::Part { runs, .. } if runs == [(1, 1)]), "nothing that may be wanted is lost");
 }

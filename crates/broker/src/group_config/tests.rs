@@ -43,7 +43,10 @@ fn values_lie_within_the_limits_of_the_broker() {
     let standbys = |value: &str| overrides(&[("streams.num.standby.replicas", value)]);
     assert!(check(&standbys("2"), &settings).is_ok());
     assert!(check(&standbys("3"), &settings).is_err(), "one bound only");
-    assert!(check(&overrides(&[("streams.initial.rebalance.delay.ms", "2147483647")]), &settings).is_ok(), "and here there is none");
+    assert!(
+        check(&overrides(&[("streams.initial.rebalance.delay.ms", "2147483647")]), &settings).is_ok(),
+        "and here there is none"
+    );
     assert!(check(&overrides(&[("streams.session.timeout.ms", "44999")]), &settings).is_err());
     assert!(check(&overrides(&[("mainstem.share.dead.letter.topic", "a b")]), &settings).is_err());
     assert!(check(&overrides(&[("share.auto.offset.reset", "yesterday")]), &settings).is_err());
@@ -56,14 +59,23 @@ fn what_is_set_comes_before_what_the_broker_says() {
     let set = overrides(&[("share.auto.offset.reset", "earliest"), ("consumer.session.timeout.ms", "50000")]);
     let config = GroupConfig::new(set.clone(), &settings);
     assert_eq!((config.share_delivery_limit, config.consumer.session_timeout), (7, 50_000));
-    assert_eq!((config.share_start, config.share_renew, config.share_dead_letter_topic), (ShareStart::Earliest, true, None));
+    assert_eq!(
+        (config.share_start, config.share_renew, config.share_dead_letter_topic),
+        (ShareStart::Earliest, true, None)
+    );
     assert_eq!(decode(&encode(&set, &Setters::new())), Some((set, Setters::new())));
     settings.set("group.consumer.max.session.timeout.ms", "48000").unwrap();
     let config = GroupConfig::new(config.overrides, &settings);
     assert_eq!(config.consumer.session_timeout, 48_000, "limits that are set later hold too");
     settings.set("group.streams.initial.rebalance.delay.ms", "70").unwrap();
-    let config = GroupConfig::new(overrides(&[("streams.num.standby.replicas", "2"), ("streams.heartbeat.interval.ms", "6000")]), &settings);
-    assert_eq!((config.streams.standbys, config.streams.initial_delay, config.streams.times.heartbeat_interval), (2, 70, 6_000));
+    let config = GroupConfig::new(
+        overrides(&[("streams.num.standby.replicas", "2"), ("streams.heartbeat.interval.ms", "6000")]),
+        &settings,
+    );
+    assert_eq!(
+        (config.streams.standbys, config.streams.initial_delay, config.streams.times.heartbeat_interval),
+        (2, 70, 6_000)
+    );
     settings.set("group.streams.max.standby.replicas", "1").unwrap();
     assert_eq!(GroupConfig::new(config.overrides, &settings).streams.standbys, 1);
 }
@@ -90,9 +102,20 @@ fn who_has_set_something_is_kept_until_it_is_set_again() {
     let letters = (DEAD_LETTER_TOPIC, "dead");
     assert_eq!(after(change(&[letters], &[DEAD_LETTER_TOPIC]), Some(&bob)), (Some(bob.clone()), None));
     let rules = (LAGGARD_RULES, "lag>1 1/min");
-    assert_eq!(after(change(&[letters, rules], &[LAGGARD_RULES]), Some(&eve)), (Some(bob.clone()), Some(eve.clone())), "of what he did not set bob answers");
-    assert_eq!(after(change(&[letters, rules], &[DEAD_LETTER_TOPIC]), Some(&eve)), (Some(eve.clone()), Some(eve.clone())), "set as it was");
-    assert_eq!(after(change(&[(DEAD_LETTER_TOPIC, "other"), rules], &[]), Some(&bob)), (Some(bob.clone()), Some(eve.clone())));
+    assert_eq!(
+        after(change(&[letters, rules], &[LAGGARD_RULES]), Some(&eve)),
+        (Some(bob.clone()), Some(eve.clone())),
+        "of what he did not set bob answers"
+    );
+    assert_eq!(
+        after(change(&[letters, rules], &[DEAD_LETTER_TOPIC]), Some(&eve)),
+        (Some(eve.clone()), Some(eve.clone())),
+        "set as it was"
+    );
+    assert_eq!(
+        after(change(&[(DEAD_LETTER_TOPIC, "other"), rules], &[]), Some(&bob)),
+        (Some(bob.clone()), Some(eve.clone()))
+    );
     assert_eq!(after(change(&[rules], &[]), Some(&eve)), (None, Some(eve.clone())));
     assert_eq!(after(change(&[letters], &[DEAD_LETTER_TOPIC]), None), (None, None), "the broker's own");
 }

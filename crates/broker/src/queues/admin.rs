@@ -2,14 +2,15 @@
 //! before it is answered.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
 use parking_lot::{Mutex, RwLock};
 use routing::{
-    Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, InvalidBinding, Kind, Name, QueueId,
+    Arguments, BindError, Bound, Declaration, DeclareError, Declared, DeleteError, Destination, InvalidBinding, Kind,
+    Name, QueueId,
 };
 use types::{ConnectionId, Durability, PartitionIndex};
 use uuid::Uuid;
@@ -47,7 +48,9 @@ pub struct QueueDeclaration {
 
 /// What a declaration and the queue that exists do not agree on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("inequivalent arg '{field}' for queue '{queue}' in vhost '{vhost}': received {received} but current is {current}")]
+#[error(
+    "inequivalent arg '{field}' for queue '{queue}' in vhost '{vhost}': received {received} but current is {current}"
+)]
 pub struct Unequal {
     /// Of the queue.
     pub queue: Name,
@@ -73,7 +76,9 @@ pub enum QueueError {
         vhost: String,
     },
     /// Another connection's.
-    #[error("cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.")]
+    #[error(
+        "cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration."
+    )]
     Locked {
         /// As asked for.
         queue: Name,
@@ -99,7 +104,9 @@ pub enum QueueError {
         limit: u64,
     },
     /// Exchanges, bindings and arguments take as much memory as they may.
-    #[error("cannot declare queue '{queue}' in vhost '{vhost}': no memory is left for exchanges, bindings and arguments")]
+    #[error(
+        "cannot declare queue '{queue}' in vhost '{vhost}': no memory is left for exchanges, bindings and arguments"
+    )]
     NoMemory {
         /// As asked for.
         queue: Name,
@@ -173,7 +180,9 @@ pub enum QueueError {
         vhost: String,
     },
     /// A condition that queues of its type are not deleted under.
-    #[error("cannot delete queue '{queue}' in vhost '{vhost}'. queue.delete operations with {condition} flag set are not supported by quorum queues")]
+    #[error(
+        "cannot delete queue '{queue}' in vhost '{vhost}'. queue.delete operations with {condition} flag set are not supported by quorum queues"
+    )]
     Condition {
         /// `if-unused` or `if-empty`.
         condition: &'static str,
@@ -216,7 +225,9 @@ pub enum ExchangeError {
         limit: u64,
     },
     /// Exchanges, bindings and arguments take as much memory as they may.
-    #[error("cannot {what} exchange '{exchange}' in vhost '{vhost}': no memory is left for exchanges, bindings and arguments")]
+    #[error(
+        "cannot {what} exchange '{exchange}' in vhost '{vhost}': no memory is left for exchanges, bindings and arguments"
+    )]
     NoMemory {
         /// `declare`, or `bind to`.
         what: &'static str,
@@ -304,7 +315,8 @@ pub(super) fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result
         }
         if **name == *b"x-queue-type" {
             // None is the usual one.
-            let kind = |one: Option<&routing::Argument>| one.map_or_else(|| "classic".to_owned(), |one| one.value.to_string());
+            let kind =
+                |one: Option<&routing::Argument>| one.map_or_else(|| "classic".to_owned(), |one| one.value.to_string());
             let (received, current) = (kind(received), kind(current));
             if received == current {
                 continue;
@@ -351,7 +363,8 @@ pub fn made_up_name(prefix: &str) -> Name {
 }
 
 /// Settings of a queue's own topic: only what consumers say, time to live, length limits and purging remove its messages.
-pub(crate) const ONLY: [(&str, &str); 3] = [("retention.ms", "-1"), ("retention.bytes", "-1"), ("cleanup.policy", "delete")];
+pub(crate) const ONLY: [(&str, &str); 3] =
+    [("retention.ms", "-1"), ("retention.bytes", "-1"), ("cleanup.policy", "delete")];
 
 pub(super) fn queue_overrides() -> BTreeMap<String, String> {
     ONLY.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
@@ -359,7 +372,10 @@ pub(super) fn queue_overrides() -> BTreeMap<String, String> {
 
 impl Broker {
     pub(super) fn not_found(vhost: &Vhost, name: &[u8]) -> QueueError {
-        QueueError::NotFound { queue: Name::new(name).expect("names come from short strings"), vhost: vhost.name.to_string() }
+        QueueError::NotFound {
+            queue: Name::new(name).expect("names come from short strings"),
+            vhost: vhost.name.to_string(),
+        }
     }
 
     /// The queue that a topic is, or that is attached to it.
@@ -374,7 +390,9 @@ impl Broker {
     pub fn queue_for(&self, vhost: &Vhost, name: &[u8], connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
         let queue = vhost.queue(name).ok_or_else(|| Self::not_found(vhost, name))?;
         match queue.owner {
-            Some(owner) if owner != connection => Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.to_string() }),
+            Some(owner) if owner != connection => {
+                Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.to_string() })
+            }
             _ => Ok(queue),
         }
     }
@@ -383,7 +401,12 @@ impl Broker {
     ///
     /// # Errors
     /// `Declare`, `Denied`, `TooMany`, `Append`.
-    pub fn declare_exchange(self: &Arc<Self>, vhost: &Vhost, declaration: Declaration<'_>, who: &Principal) -> Result<Declared, ExchangeError> {
+    pub fn declare_exchange(
+        self: &Arc<Self>,
+        vhost: &Vhost,
+        declaration: Declaration<'_>,
+        who: &Principal,
+    ) -> Result<Declared, ExchangeError> {
         let (name, durable) = (declaration.name.clone(), declaration.durable);
         let (declared, item) = self.begin_exchange(vhost, declaration, who)?;
         if let Some(item) = item
@@ -404,7 +427,12 @@ impl Broker {
     }
 
     /// Declares an exchange in memory; what is to be written of it, of which it is undone if that does not succeed.
-    pub(super) fn begin_exchange(&self, vhost: &Vhost, declaration: Declaration<'_>, who: &Principal) -> Result<(Declared, Option<AppendItem>), ExchangeError> {
+    pub(super) fn begin_exchange(
+        &self,
+        vhost: &Vhost,
+        declaration: Declaration<'_>,
+        who: &Principal,
+    ) -> Result<(Declared, Option<AppendItem>), ExchangeError> {
         vhost.check_alive()?;
         self.check_exchange(who, vhost, &declaration.name)?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
@@ -415,7 +443,11 @@ impl Broker {
             arguments: declaration.arguments.clone(),
         };
         let is_new = vhost.exchanges.read().exchange(&name).is_none();
-        let too_many = |LimitReached { limit, .. }| ExchangeError::TooMany { exchange: name.clone(), vhost: vhost.name.to_string(), limit };
+        let too_many = |LimitReached { limit, .. }| ExchangeError::TooMany {
+            exchange: name.clone(),
+            vhost: vhost.name.to_string(),
+            limit,
+        };
         if is_new && !name.starts_with(b"amq.") {
             self.check_new_exchange(who, vhost, &name, &declaration.arguments)?;
         }
@@ -448,7 +480,12 @@ impl Broker {
     }
 
     /// Binds in memory; what is to be written of it, of which it is undone if that does not succeed.
-    pub(super) fn begin_binding(&self, vhost: &Vhost, wish: &BindingWish, caller: &Caller) -> Result<Option<AppendItem>, ExchangeError> {
+    pub(super) fn begin_binding(
+        &self,
+        vhost: &Vhost,
+        wish: &BindingWish,
+        caller: &Caller,
+    ) -> Result<Option<AppendItem>, ExchangeError> {
         vhost.check_alive()?;
         self.check_binding(caller, vhost, wish)?;
         Self::check_local(vhost, wish)?;
@@ -457,7 +494,9 @@ impl Broker {
             match table.queue(&wish.destination) {
                 Some(id) => Destination::Queue(id),
                 // Of two that are not there the exchange is named.
-                None if table.exchange(&wish.source).is_none() => return Err(BindError::NoExchange(wish.source.to_string()).into()),
+                None if table.exchange(&wish.source).is_none() => {
+                    return Err(BindError::NoExchange(wish.source.to_string()).into());
+                }
                 None => return Err(Self::not_found(vhost, &wish.destination).into()),
             }
         } else {
@@ -465,21 +504,33 @@ impl Broker {
         };
         let weight = table.weight_of_new(&wish.source, to, &wish.key, &wish.arguments);
         if weight > 0 && !self.vhosts.definitions.admits(weight) {
-            return Err(ExchangeError::NoMemory { what: "bind to", exchange: wish.source.clone(), vhost: vhost.name.to_string() });
+            return Err(ExchangeError::NoMemory {
+                what: "bind to",
+                exchange: wish.source.clone(),
+                vhost: vhost.name.to_string(),
+            });
         }
         let bound = table.bind(&wish.source, to, &wish.key, &wish.arguments)?;
         drop(table);
         let item = || {
             let number = self.vhosts.next_binding.fetch_add(1, Ordering::SeqCst);
-            AppendItem::State { key: wish.clone().record().key(&vhost.name), value: Some(BindingRecord::encode(number)) }
+            AppendItem::State {
+                key: wish.clone().record().key(&vhost.name),
+                value: Some(BindingRecord::encode(number)),
+            }
         };
         Ok((bound == (Bound::New { durable: true })).then(item))
     }
 
     /// A local random exchange leads to classic queues.
     fn check_local(vhost: &Vhost, wish: &BindingWish) -> Result<(), BindError> {
-        let local = vhost.exchanges.read().exchange(&wish.source).is_some_and(|exchange| exchange.kind() == Kind::LocalRandom);
-        let kind = if local && wish.to_queue { vhost.queue(&wish.destination).map(|queue| queue.understood().kind) } else { None };
+        let local =
+            vhost.exchanges.read().exchange(&wish.source).is_some_and(|exchange| exchange.kind() == Kind::LocalRandom);
+        let kind = if local && wish.to_queue {
+            vhost.queue(&wish.destination).map(|queue| queue.understood().kind)
+        } else {
+            None
+        };
         match kind {
             Some(QueueKind::Quorum) => Err(InvalidBinding::QueueType("rabbit_quorum_queue").into()),
             Some(QueueKind::Stream) => Err(InvalidBinding::QueueType("rabbit_stream_queue").into()),
@@ -490,7 +541,8 @@ impl Broker {
     /// Enters the topic of a queue that Kafka clients do not see.
     pub(super) fn publish_hidden(&self, record: TopicRecord, durability: Durability) -> Arc<Topic> {
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, durability)).collect();
-        let topic = Arc::new(Topic::new(record.id, String::new(), logs, self.topic_config(record.overrides, durability)));
+        let topic =
+            Arc::new(Topic::new(record.id, String::new(), logs, self.topic_config(record.overrides, durability)));
         self.catalog.insert_hidden(Arc::clone(&topic));
         topic
     }
@@ -498,7 +550,9 @@ impl Broker {
     /// The configuration of a topic; all queues' own topics of a class share one.
     pub(crate) fn topic_config(&self, overrides: BTreeMap<String, String>, durability: Durability) -> Arc<TopicConfig> {
         let new = |overrides| Arc::new(TopicConfig::new(overrides, &self.live_settings(), durability));
-        if overrides.len() != ONLY.len() || !ONLY.iter().all(|(name, value)| overrides.get(*name).is_some_and(|set| set == value)) {
+        if overrides.len() != ONLY.len()
+            || !ONLY.iter().all(|(name, value)| overrides.get(*name).is_some_and(|set| set == value))
+        {
             return new(overrides);
         }
         let mut known = self.vhosts.configs.lock();
@@ -514,7 +568,14 @@ impl Broker {
     ///
     /// # Errors
     /// `TopicTaken`.
-    pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, life: Life) -> Result<Arc<Queue>, QueueError> {
+    pub(super) fn enter_queue(
+        self: &Arc<Self>,
+        vhost: &Vhost,
+        wish: QueueDeclaration,
+        understood: QueueArguments,
+        topic: Arc<Topic>,
+        life: Life,
+    ) -> Result<Arc<Queue>, QueueError> {
         self.check_untaken(&vhost.name, &wish.name, &topic)?;
         let recorded = wish.is_recorded();
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
@@ -536,7 +597,9 @@ impl Broker {
         }
         let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
             let shared = match &stream {
-                Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic, partition).expect("a topic has its partitions"),
+                Some(_) => {
+                    self.subscriptions().unlisted(QUEUE_GROUP, &topic, partition).expect("a topic has its partitions")
+                }
                 None => self.remembered_subscription(understood.group(), &topic, partition, recorded, restored),
             };
             Arc::new(Queue {
@@ -563,7 +626,8 @@ impl Broker {
                 dirty: AtomicBool::new(false),
             })
         };
-        let others = (1..topic.logs().len()).map(|partition| make(PartitionIndex(partition as u32), Box::default())).collect();
+        let others =
+            (1..topic.logs().len()).map(|partition| make(PartitionIndex(partition as u32), Box::default())).collect();
         let queue = make(PartitionIndex(0), others);
         queue.parts().for_each(|part| self.vhosts.by_id.write().insert(Arc::clone(part)));
         vhost.queues.write().insert(Arc::clone(&queue));
@@ -574,7 +638,11 @@ impl Broker {
         }
         if let Some(rest) = rest {
             let subject = Subjected::Queue(Arc::clone(&queue));
-            if restored { self.search_policies_at_start(vhost, subject, rest) } else { self.search_policies(vhost, subject, rest) }
+            if restored {
+                self.search_policies_at_start(vhost, subject, rest)
+            } else {
+                self.search_policies(vhost, subject, rest)
+            }
         }
         if attached && !restored {
             self.search_attached(&queue);
@@ -585,9 +653,17 @@ impl Broker {
 
     /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end
     /// let that be written.
-    fn remembered_subscription(&self, group: &str, topic: &Arc<Topic>, partition: PartitionIndex, durable: bool, restored: bool) -> Arc<crate::SharedSubscription> {
+    fn remembered_subscription(
+        &self,
+        group: &str,
+        topic: &Arc<Topic>,
+        partition: PartitionIndex,
+        durable: bool,
+        restored: bool,
+    ) -> Arc<crate::SharedSubscription> {
         let known = restored || self.subscriptions().get(group, topic.id, partition.0).is_some();
-        let shared = self.queue_subscription(group, topic, partition, durable).expect("a queue's topic has its partitions");
+        let shared =
+            self.queue_subscription(group, topic, partition, durable).expect("a queue's topic has its partitions");
         let given = if known { shared.log().end().0 } else { shared.log().start().0 };
         shared.lock().remember_given(given);
         self.subscriptions().set_of_queue(&shared);

@@ -83,7 +83,12 @@ impl Broker {
     ///
     /// # Errors
     /// The queue is full.
-    pub fn admit(self: &Arc<Self>, queue: &Arc<Queue>, count: u64, size: usize) -> Result<Option<Admission>, QueueFull> {
+    pub fn admit(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        count: u64,
+        size: usize,
+    ) -> Result<Option<Admission>, QueueFull> {
         if !queue.understood().is_bounded() {
             return Ok(None);
         }
@@ -111,8 +116,13 @@ impl Broker {
         line.look(readable, now());
         let (mut own, mut state) = (queue.dispatch.lock(), queue.shared.lock());
         // What is in the log and not in the line is weighed, where bytes are limited.
-        let is_weighed = |machine: &delivery::Queue, state: &delivery::Subscription| machine.unweighed(state, end).is_none_or(|from| end - from <= line.in_log(end));
-        if queue.log().start().0 > state.start() || !is_searched(&mut state, queue.log(), end) || !is_weighed(&own.machine, &state) {
+        let is_weighed = |machine: &delivery::Queue, state: &delivery::Subscription| {
+            machine.unweighed(state, end).is_none_or(|from| end - from <= line.in_log(end))
+        };
+        if queue.log().start().0 > state.start()
+            || !is_searched(&mut state, queue.log(), end)
+            || !is_weighed(&own.machine, &state)
+        {
             drop((own, state));
             self.run_queue(queue);
             (own, state) = (queue.dispatch.lock(), queue.shared.lock());
@@ -123,7 +133,9 @@ impl Broker {
         }
         // What waits for the end of a transaction cannot be weighed yet: it counts as it was admitted.
         let log = queue.log();
-        line.note_stable((end, readable), state.searched().until, || log.live_bytes() / (log.end().0 - log.start().0.min(log.end().0)).max(1));
+        line.note_stable((end, readable), state.searched().until, || {
+            log.live_bytes() / (log.end().0 - log.start().0.min(log.end().0)).max(1)
+        });
         let size = u64::from(u32::try_from(size).unwrap_or(u32::MAX));
         !own.machine.refuses(&state, (end, readable), line, (count, size))
     }
@@ -141,7 +153,11 @@ mod tests {
         let node = Node::open(1);
         let (broker, count) = (&node.broker, OwnedValue::Int(5));
         let limit = Argument { name: b"x-max-length".as_slice().into(), tag: b'l', value: count };
-        let overflow = Argument { name: b"x-overflow".as_slice().into(), tag: b'S', value: OwnedValue::Bytes(b"reject-publish".as_slice().into()) };
+        let overflow = Argument {
+            name: b"x-overflow".as_slice().into(),
+            tag: b'S',
+            value: OwnedValue::Bytes(b"reject-publish".as_slice().into()),
+        };
         let queue = node.queue("small", Arguments::new(vec![limit, overflow]));
         let (mut one, mut other) = (Admission::to(&queue), Admission::to(&queue));
         assert_eq!([one.admit(broker, 1, 1), other.admit(broker, 1, 1), one.admit(broker, 1, 1)], [true; 3]);
@@ -158,7 +174,11 @@ mod tests {
         assert!(!one.admit(broker, 1, 1) && !other.admit(broker, 1, 1), "it is full");
         let rules = broker.rules_of(&queue.shared);
         queue.shared.lock().drop_available(0, 1, delivery::DeadReason::Expired, &rules, &mut Vec::new());
-        assert_eq!([one.admit(broker, 1, 1), other.admit(broker, 1, 1), one.admit(broker, 1, 1)], [true, true, false], "two are gone");
+        assert_eq!(
+            [one.admit(broker, 1, 1), other.admit(broker, 1, 1), one.admit(broker, 1, 1)],
+            [true, true, false],
+            "two are gone"
+        );
         drop(one);
         assert!(other.admit(broker, 1, 1), "what was not sent does not come");
         node.close();

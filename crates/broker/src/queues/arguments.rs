@@ -149,7 +149,10 @@ impl InvalidArgument {
         }
         match reason {
             Some(reason) => format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {reason}"),
-            None => format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}' of queue type rabbit_{}_queue", kind_name(*kind)),
+            None => format!(
+                "invalid arg '{name}' for queue '{queue}' in vhost '{vhost}' of queue type rabbit_{}_queue",
+                kind_name(*kind)
+            ),
         }
     }
 }
@@ -157,7 +160,13 @@ impl InvalidArgument {
 impl InvalidArgument {
     /// One that this type of queue does not take.
     pub(super) fn unknown(argument: &Argument, kind: QueueKind) -> Self {
-        Self { name: String::from_utf8_lossy(&argument.name).into_owned(), reason: None, kind, no_exchange: None, words: None }
+        Self {
+            name: String::from_utf8_lossy(&argument.name).into_owned(),
+            reason: None,
+            kind,
+            no_exchange: None,
+            words: None,
+        }
     }
 }
 
@@ -175,7 +184,9 @@ pub(super) fn int(argument: &Argument, least: i64, most: i64) -> Result<i64, Inv
     match argument.value {
         OwnedValue::Int(value) if value < least && value < 0 => refuse(&name, format!("{{value_negative,{value}}}")),
         OwnedValue::Int(value) if value < least => refuse(&name, format!("{{value_zero,{value}}}")),
-        OwnedValue::Int(value) if value > most && most == PRIORITIES_MAX => refuse(&name, format!("{{max_value_exceeded,{value}}}")),
+        OwnedValue::Int(value) if value > most && most == PRIORITIES_MAX => {
+            refuse(&name, format!("{{max_value_exceeded,{value}}}"))
+        }
         OwnedValue::Int(value) if value > most => refuse(&name, format!("{{value_too_large,{value}}}")),
         OwnedValue::Int(value) => Ok(value),
         _ => refuse(&name, format!("\"expected integer, got {}\"", argument.type_name())),
@@ -188,13 +199,16 @@ const BINARY: u8 = b'x';
 pub(super) fn text(argument: &Argument) -> Result<&str, InvalidArgument> {
     let name = String::from_utf8_lossy(&argument.name);
     match &argument.value {
-        OwnedValue::Bytes(bytes) if argument.tag != BINARY => std::str::from_utf8(bytes).or_else(|_| refuse(&name, "it is not UTF-8")),
+        OwnedValue::Bytes(bytes) if argument.tag != BINARY => {
+            std::str::from_utf8(bytes).or_else(|_| refuse(&name, "it is not UTF-8"))
+        }
         _ => unacceptable(argument),
     }
 }
 
 fn short(argument: &Argument) -> Result<Name, InvalidArgument> {
-    Name::new(text(argument)?.as_bytes()).or_else(|error| refuse(&String::from_utf8_lossy(&argument.name), error.to_string()))
+    Name::new(text(argument)?.as_bytes())
+        .or_else(|error| refuse(&String::from_utf8_lossy(&argument.name), error.to_string()))
 }
 
 fn flag(argument: &Argument) -> Result<bool, InvalidArgument> {
@@ -272,7 +286,8 @@ impl QueueArguments {
             b"x-max-length-bytes" => self.bytes_max = count(0)?,
             b"x-dead-letter-exchange" => {
                 let found = argument.type_name();
-                self.dead_letter_exchange = Some(short(argument).map_err(|error| InvalidArgument { no_exchange: Some(found), ..error })?);
+                self.dead_letter_exchange =
+                    Some(short(argument).map_err(|error| InvalidArgument { no_exchange: Some(found), ..error })?);
             }
             b"x-dead-letter-routing-key" => self.dead_letter_key = Some(short(argument)?),
             b"x-single-active-consumer" => self.single_active = flag(argument)?,
@@ -291,8 +306,12 @@ impl QueueArguments {
             }
             b"x-consumer-timeout" if quorum => self.consumer_time_out = count(0)?,
             b"x-delayed-retry-type" if quorum => self.retry.of = text(argument).ok().and_then(retry_of),
-            b"x-delayed-retry-min" if quorum => self.retry.min_ms = int(argument, 1, i64::MAX).ok().map(i64::unsigned_abs),
-            b"x-delayed-retry-max" if quorum => self.retry.max_ms = int(argument, 1, i64::MAX).ok().map(i64::unsigned_abs),
+            b"x-delayed-retry-min" if quorum => {
+                self.retry.min_ms = int(argument, 1, i64::MAX).ok().map(i64::unsigned_abs)
+            }
+            b"x-delayed-retry-max" if quorum => {
+                self.retry.max_ms = int(argument, 1, i64::MAX).ok().map(i64::unsigned_abs)
+            }
             // The node of a consumer is this one: none is ever out of reach.
             b"x-consumer-disconnected-timeout" if quorum => drop(count(0)?),
             // Of one node, in memory or not: nothing that is not so already.
@@ -304,10 +323,14 @@ impl QueueArguments {
             b"x-queue-leader-locator" => check_locator(argument)?,
             b"x-share-group" => match text(argument)? {
                 "" => return refuse("x-share-group", "it is empty"),
-                name if name.len() > GROUP_BYTES_MAX => return refuse("x-share-group", format!("longer than {GROUP_BYTES_MAX} bytes")),
+                name if name.len() > GROUP_BYTES_MAX => {
+                    return refuse("x-share-group", format!("longer than {GROUP_BYTES_MAX} bytes"));
+                }
                 name => self.share_group = Some(name.to_owned()),
             },
-            b"x-quorum-initial-group-size" | b"x-quorum-target-group-size" if quorum => drop(int(argument, 1, i64::MAX)?),
+            b"x-quorum-initial-group-size" | b"x-quorum-target-group-size" if quorum => {
+                int(argument, 1, i64::MAX)?;
+            }
             b"x-dead-letter-strategy" if quorum => match text(argument)? {
                 "at-most-once" => {}
                 "at-least-once" => self.letters_wait = true,
@@ -370,7 +393,11 @@ mod tests {
     use super::*;
 
     fn of(fields: &[(&str, OwnedValue)]) -> Result<QueueArguments, InvalidArgument> {
-        let field = |(name, value): &(&str, OwnedValue)| Argument { name: name.as_bytes().into(), tag: b'I', value: value.clone() };
+        let field = |(name, value): &(&str, OwnedValue)| Argument {
+            name: name.as_bytes().into(),
+            tag: b'I',
+            value: value.clone(),
+        };
         QueueArguments::new(&Arguments::new(fields.iter().map(field).collect()))
     }
 
@@ -380,11 +407,20 @@ mod tests {
 
     #[test]
     fn each_type_takes_its_own() {
-        let classic = of(&[("x-max-priority", OwnedValue::Int(5)), ("x-message-ttl", OwnedValue::Int(0)), ("anything", OwnedValue::Void)]).expect("taken");
+        let classic = of(&[
+            ("x-max-priority", OwnedValue::Int(5)),
+            ("x-message-ttl", OwnedValue::Int(0)),
+            ("anything", OwnedValue::Void),
+        ])
+        .expect("taken");
         assert_eq!((classic.priority_max, classic.ttl, classic.delivery_limit), (Some(5), Some(0), None));
         let quorum = of(&[("x-queue-type", text("quorum")), ("x-overflow", text("reject-publish"))]).expect("taken");
-        assert_eq!((quorum.priority_max, quorum.delivery_limit, quorum.overflow), (Some(31), Some(20), Overflow::RejectPublish));
-        let endless = of(&[("x-queue-type", text("quorum")), ("x-delivery-limit", OwnedValue::Int(-1))]).expect("taken");
+        assert_eq!(
+            (quorum.priority_max, quorum.delivery_limit, quorum.overflow),
+            (Some(31), Some(20), Overflow::RejectPublish)
+        );
+        let endless =
+            of(&[("x-queue-type", text("quorum")), ("x-delivery-limit", OwnedValue::Int(-1))]).expect("taken");
         assert_eq!(endless.delivery_limit, None);
     }
 

@@ -58,7 +58,8 @@ pub(super) struct Batches {
 impl Batches {
     /// Where a record for these queues is written; there is at least one. A batch that has come to `bytes_max`, or would have twice as much with this record, takes no more.
     pub fn batch_for(&mut self, targets: Targets, record_bytes: usize, bytes_max: usize) -> &mut BatchWriter {
-        let fits = |bytes: usize| bytes < bytes_max.min(BATCH_BYTES) && bytes + record_bytes <= bytes_max.saturating_mul(2);
+        let fits =
+            |bytes: usize| bytes < bytes_max.min(BATCH_BYTES) && bytes + record_bytes <= bytes_max.saturating_mul(2);
         let at = self.find(&targets, fits).unwrap_or_else(|| {
             self.all.push((targets, BatchWriter::with_capacity(record_bytes.max(4 << 10))));
             self.all.len() - 1
@@ -82,7 +83,13 @@ impl Batches {
     /// Does a queue take a message with a body of `size` bytes, with or without a key of a record, behind those that are on their way to it? Then it counts.
     pub fn admit(&mut self, broker: &Arc<Broker>, queue: &Arc<Queue>, (size, keyed): (usize, bool)) -> bool {
         (keyed || queue.topic().takes_keyless())
-            && (!queue.understood().is_bounded() || self.admitted.0.entry(queue.id()).or_insert_with(|| Admission::to(queue)).admit_keyed(broker, 1, size))
+            && (!queue.understood().is_bounded()
+                || self
+                    .admitted
+                    .0
+                    .entry(queue.id())
+                    .or_insert_with(|| Admission::to(queue))
+                    .admit_keyed(broker, 1, size))
     }
 
     /// What is to be appended, by journal, and what of it was admitted, to be kept until it is there.

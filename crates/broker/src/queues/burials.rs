@@ -219,7 +219,10 @@ impl Broker {
             for burial in what {
                 if !burials.push(burial) && !std::mem::replace(&mut burials.told, true) {
                     // What is refused is lost, as its publisher knows.
-                    tracing::warn!(?queue, "too many refused messages wait for the dead letters: some are not among them");
+                    tracing::warn!(
+                        ?queue,
+                        "too many refused messages wait for the dead letters: some are not among them"
+                    );
                 }
             }
             if burials.waiting.is_empty() && at_rest {
@@ -304,7 +307,9 @@ impl Broker {
     /// May a queue throw out messages for their time, or its length? False: it is told with a turn when it may.
     pub(super) fn takes_deaths(&self, queue: &Queue) -> bool {
         let mut slot = queue.burials.lock();
-        let Some(burials) = slot.as_mut().filter(|burials| burials.begun - burials.ended >= DEATHS_WAITING_MAX) else { return true };
+        let Some(burials) = slot.as_mut().filter(|burials| burials.begun - burials.ended >= DEATHS_WAITING_MAX) else {
+            return true;
+        };
         burials.holds_back = true;
         false
     }
@@ -321,7 +326,8 @@ impl Broker {
             return false;
         }
         let wanted = |queue: &Arc<Queue>| queue.vhost == at.vhost;
-        let sources: Vec<Arc<Queue>> = self.vhosts.burials.queues.lock().values().filter(|queue| wanted(queue)).cloned().collect();
+        let sources: Vec<Arc<Queue>> =
+            self.vhosts.burials.queues.lock().values().filter(|queue| wanted(queue)).cloned().collect();
         let asker = Arc::new(Asker { open: AtomicUsize::new(1), to });
         for source in self.that_lead_to(at, sources) {
             let mut slot = source.burials.lock();
@@ -343,7 +349,9 @@ impl Broker {
             let understood = source.understood();
             match &understood.dead_letter_exchange {
                 None => false,
-                Some(exchange) if exchange.is_empty() => understood.dead_letter_key.as_ref().is_none_or(|key| **key == **at.name()),
+                Some(exchange) if exchange.is_empty() => {
+                    understood.dead_letter_key.as_ref().is_none_or(|key| **key == **at.name())
+                }
                 Some(exchange) => exchanges.contains(exchange),
             }
         });
@@ -397,7 +405,8 @@ mod tests {
     #[test]
     fn what_is_dead_before_there_is_a_gateway_waits_for_it_and_no_longer() {
         let node = Node::open(1);
-        let (grave, to_grave) = (node.queue("dead", Arguments::default()), arguments(&[("x-dead-letter-exchange", "")]));
+        let (grave, to_grave) =
+            (node.queue("dead", Arguments::default()), arguments(&[("x-dead-letter-exchange", "")]));
         let jobs = node.queue("jobs", to_grave);
         node.append(jobs.log(), b"x", &[]).expect("taken");
         let (broker, mut dead) = (&node.broker, Vec::new());
@@ -424,12 +433,16 @@ mod tests {
     fn what_a_full_disk_does_not_take_waits_for_what_died_before() {
         let node = Node::open(1);
         let (broker, count, later) = (&node.broker, super::TAKEN_MAX + 200, super::TAKEN_MAX + 100);
-        let (grave, to_grave) = (node.queue("dead", Arguments::default()), arguments(&[("x-dead-letter-exchange", "")]));
+        let (grave, to_grave) =
+            (node.queue("dead", Arguments::default()), arguments(&[("x-dead-letter-exchange", "")]));
         let jobs = node.queue("jobs", to_grave);
-        let numbered = (0..count).fold(BatchBuilder::default(), |batch, number| batch.record(1_000, None, Some(&number.to_be_bytes())));
+        let numbered = (0..count)
+            .fold(BatchBuilder::default(), |batch, number| batch.record(1_000, None, Some(&number.to_be_bytes())));
         let bytes = numbered.build();
         let header = BatchHeader::parse(&bytes).expect("a valid batch");
-        broker.commit(0, vec![AppendItem::Batch { log: Arc::clone(jobs.log()), bytes, header, gate: None }]).expect("taken");
+        broker
+            .commit(0, vec![AppendItem::Batch { log: Arc::clone(jobs.log()), bytes, header, gate: None }])
+            .expect("taken");
         broker.set_undertaker(Arc::new(Plain(b"dead")));
         let (rules, mut dead) = (broker.rules_of(&jobs.shared), Vec::new());
         jobs.shared.lock().drop_available(0, later - 1, DeadReason::Expired, &rules, &mut dead);
@@ -437,7 +450,8 @@ mod tests {
         broker.bury(&jobs.shared, dead, &rules);
         let first = broker.next_burials(&jobs).expect("some wait");
         assert_eq!(first.iter().map(Burial::messages).sum::<u64>(), super::TAKEN_MAX);
-        let first: Vec<_> = first.into_iter().filter_map(|one| if let Burial::Dead(dead) = one { Some(dead) } else { None }).collect();
+        let first: Vec<_> =
+            first.into_iter().filter_map(|one| if let Burial::Dead(dead) = one { Some(dead) } else { None }).collect();
         broker.send_letters(&jobs, &first);
         assert_eq!((jobs.shared.lock().claimed_dead(0, count), grave.log().end().0), (vec![], 0), "all of it waits");
         assert_eq!(jobs.shared.lock().dying(), later);
@@ -465,12 +479,19 @@ mod tests {
         let (broker, count) = (&node.broker, 10_000_u64);
         for round in 0..20 {
             let limit = Argument { name: b"x-max-length".as_slice().into(), tag: b'l', value: OwnedValue::Int(3) };
-            let to_grave = Argument { name: b"x-dead-letter-exchange".as_slice().into(), tag: b'S', value: OwnedValue::Bytes(b"".as_slice().into()) };
+            let to_grave = Argument {
+                name: b"x-dead-letter-exchange".as_slice().into(),
+                tag: b'S',
+                value: OwnedValue::Bytes(b"".as_slice().into()),
+            };
             let jobs = node.queue(&format!("jobs-{round}"), Arguments::new(vec![limit, to_grave]));
-            let batch = (0..count).fold(BatchBuilder::default(), |batch, number| batch.record(1_000, None, Some(&number.to_be_bytes())));
+            let batch = (0..count)
+                .fold(BatchBuilder::default(), |batch, number| batch.record(1_000, None, Some(&number.to_be_bytes())));
             let bytes = batch.build();
             let header = BatchHeader::parse(&bytes).expect("a valid batch");
-            broker.commit(0, vec![AppendItem::Batch { log: Arc::clone(jobs.log()), bytes, header, gate: None }]).expect("taken");
+            broker
+                .commit(0, vec![AppendItem::Batch { log: Arc::clone(jobs.log()), bytes, header, gate: None }])
+                .expect("taken");
             std::thread::scope(|threads| {
                 let turns = [(); 2].map(|()| threads.spawn(|| (0..count / 1000).for_each(|_| broker.run_queue(&jobs))));
                 while !turns.iter().all(std::thread::ScopedJoinHandle::is_finished) {
@@ -480,7 +501,10 @@ mod tests {
                 }
             });
             let slot = jobs.burials.lock();
-            let firsts = slot.iter().flat_map(|burials| &burials.waiting).map(|burial| if let Burial::Dead(dead) = burial { dead.first } else { 0 });
+            let firsts = slot
+                .iter()
+                .flat_map(|burials| &burials.waiting)
+                .map(|burial| if let Burial::Dead(dead) = burial { dead.first } else { 0 });
             assert!(firsts.is_sorted(), "in their order");
             assert_eq!(slot.as_ref().map(|burials| burials.begun), Some(count - 3));
         }
@@ -500,9 +524,12 @@ mod tests {
         }
         let to_both = || arguments(&[("x-dead-letter-exchange", "amq.fanout")]);
         let mut made = (0..).map(|number| node.queue(&format!("jobs-{number}"), to_both()));
-        let jobs = made.find(|queue| broker.journal_number(queue.log().id()) == 0).expect("logs go to the journals in turn");
+        let jobs =
+            made.find(|queue| broker.journal_number(queue.log().id()) == 0).expect("logs go to the journals in turn");
         [b"one", b"two"].iter().for_each(|body| node.append(jobs.log(), &body[..], &[]).expect("taken"));
-        let junk = (0..).map(|number| node.queue(&format!("junk-{number}"), Arguments::default())).find(|queue| broker.journal_number(queue.log().id()) == 1);
+        let junk = (0..)
+            .map(|number| node.queue(&format!("junk-{number}"), Arguments::default()))
+            .find(|queue| broker.journal_number(queue.log().id()) == 1);
         node.fill(junk.expect("likewise").log());
         let (rules, mut dead) = (broker.rules_of(&jobs.shared), Vec::new());
         jobs.shared.lock().drop_available(0, 1, DeadReason::Expired, &rules, &mut dead);
@@ -549,14 +576,21 @@ mod tests {
             broker.bind(&node.vhost(), wish, &Caller::broker(Caller::NO_CONNECTION)).expect("bound");
         }
         let made = |what: &'static str, journal: usize| {
-            let queue = |number| node.queue(&format!("{what}-{number}"), arguments(&[("x-dead-letter-exchange", "amq.fanout")]));
-            (0..).map(queue).find(|queue| broker.journal_number(queue.log().id()) == journal).expect("logs go to the journals in turn")
+            let queue = |number| {
+                node.queue(&format!("{what}-{number}"), arguments(&[("x-dead-letter-exchange", "amq.fanout")]))
+            };
+            (0..)
+                .map(queue)
+                .find(|queue| broker.journal_number(queue.log().id()) == journal)
+                .expect("logs go to the journals in turn")
         };
         let (jobs, tried, filled) = (made("jobs", 0), made("tried", 3), made("filled", 2));
         let batch = (0..COUNT).fold(BatchBuilder::default(), |batch, _| batch.record(1_000, None, Some(&[7; 1000])));
         let bytes = batch.build();
         let header = BatchHeader::parse(&bytes).expect("a valid batch");
-        broker.commit(0, vec![AppendItem::Batch { log: Arc::clone(jobs.log()), bytes, header, gate: None }]).expect("taken");
+        broker
+            .commit(0, vec![AppendItem::Batch { log: Arc::clone(jobs.log()), bytes, header, gate: None }])
+            .expect("taken");
         // What is kept for letters has room for some, and not for all of them; that was not asked for yet.
         let steps = node.fill_for_clients(tried.log(), None);
         node.fill_for_clients(filled.log(), Some(steps));

@@ -67,7 +67,8 @@ fn give_topics(claims: &mut [Claim], topics: &[(String, TopicRecord)], next_log:
             let (vhost, queue) = (&claims[at].0, &claims[at].1);
             tracing::warn!(vhost, %queue, of, %other, "two queues of an earlier release had one topic: it stays with the other, with all messages, and this one gets a new one");
             let record = &mut claims[at].2;
-            (record.topic, record.log, record.attached, record.own_name) = (TopicId(Uuid::new_v4()), LogId(*next_log), false, true);
+            (record.topic, record.log, record.attached, record.own_name) =
+                (TopicId(Uuid::new_v4()), LogId(*next_log), false, true);
             *next_log += 1;
             changed.push(at);
             continue;
@@ -123,12 +124,20 @@ mod tests {
 
     fn claim(vhost: &str, queue: &str, topic: u128, attached: bool) -> Claim {
         let (topic, log, arguments) = (TopicId(Uuid::from_u128(topic)), LogId(topic as u64), Arguments::default());
-        let record = QueueRecord { topic, log, auto_delete: false, hidden: false, attached, own_name: false, arguments };
+        let record =
+            QueueRecord { topic, log, auto_delete: false, hidden: false, attached, own_name: false, arguments };
         (vhost.to_owned(), Name::new(queue.as_bytes()).expect("a short name"), record)
     }
 
     fn topic(name: &str, id: u128) -> (String, TopicRecord) {
-        (name.to_owned(), TopicRecord { id: TopicId(Uuid::from_u128(id)), logs: vec![LogId(id as u64)], overrides: Default::default() })
+        (
+            name.to_owned(),
+            TopicRecord {
+                id: TopicId(Uuid::from_u128(id)),
+                logs: vec![LogId(id as u64)],
+                overrides: Default::default(),
+            },
+        )
     }
 
     /// Log and name of each, in the order of the claims, whatever order they are found in; new logs begin with 100. `*`: the record is written.
@@ -159,20 +168,40 @@ mod tests {
         check(&[attached("/", "a b", 1), own("a", "20b", 1)], &[], &[(100, None), (1, Some("a~20b"))], 1);
         // Settings were changed: the topic has a record.
         let record = [topic("a~20b", 1)];
-        check(&[own("/", "a b", 1), attached("a", "20b", 1)], &record, &[(1, Some("a~20b")), (100, Some("a~~320b"))], 1);
+        check(
+            &[own("/", "a b", 1), attached("a", "20b", 1)],
+            &record,
+            &[(1, Some("a~20b")), (100, Some("a~~320b"))],
+            1,
+        );
         check(&[attached("/", "a b", 1), own("a", "20b", 1)], &record, &[(100, None), (1, Some("a~20b"))], 1);
         // Both by themselves.
         check(&[own("/", "a b", 1), own("a", "20b", 2)], &[], &[(1, Some("a~20b")), (2, Some("a~~320b"))], 1);
         check(&[own("/", "a b", 1), own("a", "20b", 2)], &[topic("a~20b", 2)], &[(1, None), (2, Some("a~20b"))], 1);
         // The owner is gone.
-        check(&[attached("/", "a b", 1), attached("a", "20b", 1)], &[], &[(1, Some("a~20b")), (100, Some("a~~320b"))], 1);
+        check(
+            &[attached("/", "a b", 1), attached("a", "20b", 1)],
+            &[],
+            &[(1, Some("a~20b")), (100, Some("a~~320b"))],
+            1,
+        );
         check(&[attached("a", "20b", 1)], &[], &[(1, Some("a~20b"))], 0);
     }
 
     #[test]
     fn what_no_other_queue_can_be_called_stays_as_it_was() {
-        let both = [claim("/", "a b", 1, false), claim("/", "plain", 2, true), claim("a", "2", 3, false), claim("/", "of its own", 4, true)];
-        check(&both, &[topic("plain", 2)], &[(1, Some("a~20b")), (2, Some("plain")), (3, Some("a~2")), (4, Some("of~20its~20own"))], 0);
+        let both = [
+            claim("/", "a b", 1, false),
+            claim("/", "plain", 2, true),
+            claim("a", "2", 3, false),
+            claim("/", "of its own", 4, true),
+        ];
+        check(
+            &both,
+            &[topic("plain", 2)],
+            &[(1, Some("a~20b")), (2, Some("plain")), (3, Some("a~2")), (4, Some("of~20its~20own"))],
+            0,
+        );
         check(&[claim("a", "20b", 1, false), claim("/", "b", 2, false)], &[], &[(1, Some("a~20b")), (2, Some("b"))], 0);
     }
 

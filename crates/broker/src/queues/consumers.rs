@@ -65,14 +65,26 @@ impl FlowState {
 
     /// Those who were told to wait, now that something may have changed.
     fn wake(&mut self) -> Vec<Waiter> {
-        if self.under_way <= UNDER_WAY_MAX / 2 && self.is_open(false) { std::mem::take(&mut self.waiting) } else { Vec::new() }
+        if self.under_way <= UNDER_WAY_MAX / 2 && self.is_open(false) {
+            std::mem::take(&mut self.waiting)
+        } else {
+            Vec::new()
+        }
     }
 }
 
 impl ChannelFlow {
     pub(super) fn new(id: ChannelId, to: ReplyTo, memory: &Arc<UnsettledMemory>) -> Arc<Self> {
         let (memory, state) = (Arc::clone(memory), Mutex::new(FlowState::new(0, memory)));
-        Arc::new_cyclic(|me| Self { id, to, within: None, memory, me: me.clone(), state, notes: ChannelNotes::default() })
+        Arc::new_cyclic(|me| Self {
+            id,
+            to,
+            within: None,
+            memory,
+            me: me.clone(),
+            state,
+            notes: ChannelNotes::default(),
+        })
     }
 
     /// Of a consumer within a channel that may have so many messages unacknowledged; 0: any number.
@@ -308,7 +320,13 @@ impl Delivery {
     /// Bytes of what was published.
     pub fn bytes(&self) -> usize {
         let value = self.record.value.as_ref().map_or(0, bytes::Bytes::len);
-        value + self.record.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, bytes::Bytes::len)).sum::<usize>()
+        value
+            + self
+                .record
+                .headers
+                .iter()
+                .map(|(name, value)| name.len() + value.as_ref().map_or(0, bytes::Bytes::len))
+                .sum::<usize>()
     }
 }
 

@@ -288,7 +288,9 @@ impl Sending<'_> {
             return Err(NotSent::NotWritten);
         }
         let (mut items, _admitted) = batches.into_marked(broker);
-        let fits = |(journal, items): (&Arc<Journal>, &Marked)| items.iter().all(|(_, item)| journal.takes(std::slice::from_ref(item), 0));
+        let fits = |(journal, items): (&Arc<Journal>, &Marked)| {
+            items.iter().all(|(_, item)| journal.takes(std::slice::from_ref(item), 0))
+        };
         if !broker.journals().iter().zip(&items).all(fits) {
             let runs: Vec<(u64, u64)> = covered.iter().map(|(first, last, _)| (*first, *last)).collect();
             broker.put_off_too_large(&queue.shared, &runs);
@@ -297,7 +299,8 @@ impl Sending<'_> {
         let near = std::mem::take(&mut items[home]);
         let (mut left, mut refusing) = (Vec::new(), Journals::default());
         for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
-            let (waiting, now): (Marked, Marked) = items.into_iter().partition(|(journals, _)| journals.meets(refusing));
+            let (waiting, now): (Marked, Marked) =
+                items.into_iter().partition(|(journals, _)| journals.meets(refusing));
             let mut refused = broker.commit_letters(journal, unmarked(now));
             if !refused.is_empty() {
                 refusing.add(journal);
@@ -392,8 +395,27 @@ impl<'a> Way<'a> {
         let (journals, behind) = (nowhere, nowhere);
         let (refusing, refused) = (Vec::new(), Vec::new());
         Self {
-            broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, keyed: false, offset: 0, taken, wants_alone, waits, journals, refusing, refused,
-            behind, home, takes_copies,
+            broker,
+            queue,
+            understood,
+            vhost,
+            scratch,
+            found,
+            batches,
+            bytes: 0,
+            bytes_max,
+            body_bytes: 0,
+            keyed: false,
+            offset: 0,
+            taken,
+            wants_alone,
+            waits,
+            journals,
+            refusing,
+            refused,
+            behind,
+            home,
+            takes_copies,
         }
     }
 
@@ -403,15 +425,20 @@ impl<'a> Way<'a> {
         if broker.journals().len() == 1 {
             return false;
         }
-        let Some(target) = broker.vhosts.queue(id).filter(|target| !letter.passed.contains(target.name())) else { return false };
+        let Some(target) = broker.vhosts.queue(id).filter(|target| !letter.passed.contains(target.name())) else {
+            return false;
+        };
         let journal = broker.journal_number(target.part(letter.headers, self.offset).log().id());
-        journal != home && (self.behind.has(journal) || !*self.takes_copies[journal].get_or_insert_with(|| broker.journals()[journal].takes_copies()))
+        journal != home
+            && (self.behind.has(journal)
+                || !*self.takes_copies[journal].get_or_insert_with(|| broker.journals()[journal].takes_copies()))
     }
 
     /// Writes a dead message into the batch of its queues; false: not all who should take it do, and it waits for them.
     fn take(&mut self, undertaker: &dyn Undertaker, record: &Record, dead: &Dead) -> bool {
         (self.body_bytes, self.keyed) = (record.value.as_ref().map_or(0, Bytes::len), record.key.is_some());
-        (self.offset, self.taken, self.wants_alone, self.waits, self.journals) = (record.offset.0, false, false, false, Journals::default());
+        (self.offset, self.taken, self.wants_alone, self.waits, self.journals) =
+            (record.offset.0, false, false, false, Journals::default());
         self.refusing.clear();
         undertaker.letter(self.queue, record, dead, self.broker.now_ms(), self);
         if !self.wants_alone && !self.refusing.is_empty() {
@@ -477,7 +504,10 @@ impl Broker {
                     break;
                 }
                 if !taken && way.waits {
-                    tracing::warn!(?queue, "a refused message is not among the dead letters: the disk of another journal is full");
+                    tracing::warn!(
+                        ?queue,
+                        "a refused message is not among the dead letters: the disk of another journal is full"
+                    );
                 }
                 records.next();
             }
@@ -509,7 +539,20 @@ impl Broker {
         let (read, covered, waiting) = (Vec::new(), Vec::new(), Vec::new());
         let undertaker = &**undertaker;
         let unfinished = Vec::new();
-        let mut sending = Sending { broker: self, queue, undertaker, way, read, read_from: 0, read_to: 0, turn: None, messages: 0, covered, waiting, unfinished };
+        let mut sending = Sending {
+            broker: self,
+            queue,
+            undertaker,
+            way,
+            read,
+            read_from: 0,
+            read_to: 0,
+            turn: None,
+            messages: 0,
+            covered,
+            waiting,
+            unfinished,
+        };
         let sent = if sending.finish_earlier() {
             (0..dead.len()).try_for_each(|at| sending.send(&dead, at)).and_then(|()| sending.append())
         } else {
@@ -518,7 +561,8 @@ impl Broker {
         if !sending.waiting.is_empty() {
             // All of them are read then to see where they go: the more there are, the later.
             let count: u64 = sending.waiting.iter().map(|(first, last)| last - first + 1).sum();
-            let (mut state, at) = (queue.shared.lock(), now() + (FULL_RETRY_MS + WAITING_RETRY_MS * count).min(STOPPED_RETRY_MS));
+            let (mut state, at) =
+                (queue.shared.lock(), now() + (FULL_RETRY_MS + WAITING_RETRY_MS * count).min(STOPPED_RETRY_MS));
             sending.waiting.iter().for_each(|(first, last)| state.put_off_dead(*first, *last, at));
         }
         let Err(error) = sent else { return };

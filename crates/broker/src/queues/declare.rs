@@ -11,15 +11,15 @@ use routing::{Counted, Name};
 use types::{Durability, LogId, TopicId};
 use uuid::Uuid;
 
+use super::Vhost;
 use super::admin::{Life, QueueDeclaration, QueueError, Unequal, check_equivalent, made_up_name, queue_overrides};
 use super::arguments::QueueArguments;
+use super::names::topic_name;
 use super::parts::{self, PARTS_MAX};
 use super::policy_walk::Subjected;
 use super::queue::Queue;
 use super::record::QueueRecord;
 use super::rights::Caller;
-use super::names::topic_name;
-use super::Vhost;
 use crate::Broker;
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord};
 use crate::jobs::{Pending, Stage, Staged};
@@ -71,7 +71,12 @@ impl Broker {
     ///
     /// # Errors
     /// See [`QueueError`].
-    pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, caller: &Caller) -> Result<Arc<Queue>, QueueError> {
+    pub fn declare_queue(
+        self: &Arc<Self>,
+        vhost: &Vhost,
+        wish: QueueDeclaration,
+        caller: &Caller,
+    ) -> Result<Arc<Queue>, QueueError> {
         match self.begin_declaration(vhost, wish, caller, &Pending::default()) {
             DeclareStage::Done(outcome) => outcome,
             DeclareStage::Write(items, plan) => {
@@ -84,7 +89,12 @@ impl Broker {
 
     /// A declaration for the controller, which writes those that wait together. The outcome is that of [`Broker::declare_queue`].
     /// What is the connection's own is left at `own` as well, whether or not there still is somebody to take the outcome.
-    pub fn staged_declaration(vhost: Arc<Vhost>, wish: QueueDeclaration, caller: Caller, own: Option<OwnQueue>) -> Staged {
+    pub fn staged_declaration(
+        vhost: Arc<Vhost>,
+        wish: QueueDeclaration,
+        caller: Caller,
+        own: Option<OwnQueue>,
+    ) -> Staged {
         let connection = caller.connection;
         let leave = move |outcome: Result<Arc<Queue>, QueueError>, own: Option<OwnQueue>| {
             if let (Some(own), Ok(queue)) = (own, &outcome)
@@ -100,7 +110,8 @@ impl Broker {
             DeclareStage::Write(items, plan) => {
                 let of = (vhost.name.to_string(), plan.described.name.clone());
                 let then = move |broker: &Arc<Self>, written: Result<(), AppendError>| {
-                    let outcome = written.map_err(QueueError::from).and_then(|()| broker.end_declaration(&vhost, *plan));
+                    let outcome =
+                        written.map_err(QueueError::from).and_then(|()| broker.end_declaration(&vhost, *plan));
                     Box::new(leave(outcome, own)) as Box<dyn Any + Send>
                 };
                 Stage::Write { items, of, comes: true, then: Box::new(then) }
@@ -141,7 +152,12 @@ impl Broker {
     }
 
     /// The queue, if it is there as it is wanted.
-    fn check_declaration(&self, vhost: &Vhost, wish: &QueueDeclaration, caller: &Caller) -> Result<Option<Arc<Queue>>, QueueError> {
+    fn check_declaration(
+        &self,
+        vhost: &Vhost,
+        wish: &QueueDeclaration,
+        caller: &Caller,
+    ) -> Result<Option<Arc<Queue>>, QueueError> {
         if wish.name.is_empty() {
             return Ok(None);
         }
@@ -157,21 +173,34 @@ impl Broker {
                 self.declared_again(vhost, || Subjected::Queue(Arc::clone(&queue)));
                 Ok(Some(queue))
             }
-            Err(QueueError::NotFound { .. }) if wish.name.starts_with(b"amq.") => Err(QueueError::Reserved(wish.name.clone())),
+            Err(QueueError::NotFound { .. }) if wish.name.starts_with(b"amq.") => {
+                Err(QueueError::Reserved(wish.name.clone()))
+            }
             Err(QueueError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn plan(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, caller: &Caller, pending: &Pending) -> Result<DeclareStage, QueueError> {
+    fn plan(
+        self: &Arc<Self>,
+        vhost: &Vhost,
+        wish: QueueDeclaration,
+        caller: &Caller,
+        pending: &Pending,
+    ) -> Result<DeclareStage, QueueError> {
         let (made_up, who) = (wish.name.is_empty(), &caller.principal);
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name.clone() };
         if made_up {
             self.check_queue(who, vhost, &name)?;
         }
-        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.to_string(), error: Box::new(error) };
+        let refuse =
+            |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.to_string(), error: Box::new(error) };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
-        let wrong = [(wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner"), (!wish.durable, "non-durable")];
+        let wrong = [
+            (wish.auto_delete, "auto-delete"),
+            (wish.owner.is_some(), "exclusive-owner"),
+            (!wish.durable, "non-durable"),
+        ];
         if made_up && rules.kind != QueueKind::Classic {
             return Err(QueueError::ServerNamed(rules.kind));
         }
@@ -199,7 +228,8 @@ impl Broker {
             if coming > 0 && (is_near(LimitKind::Topics) || is_near(LimitKind::Partitions)) {
                 return Ok(DeclareStage::Wait(wish));
             }
-            let checked = self.enforce_limit(LimitKind::Topics, 1).and_then(|()| self.enforce_limit(LimitKind::Partitions, 1));
+            let checked =
+                self.enforce_limit(LimitKind::Topics, 1).and_then(|()| self.enforce_limit(LimitKind::Partitions, 1));
             checked.map_err(|reached| QueueError::Topics { queue: name.clone(), reached })?;
         }
         let weight = wish.arguments.weight();
@@ -212,14 +242,22 @@ impl Broker {
             check_topic(vhost, &described.name, &rules, topic)?;
         }
         if !described.is_recorded() {
-            let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.take_log_id()?], overrides: rules.overrides() };
+            let record = TopicRecord {
+                id: TopicId(Uuid::new_v4()),
+                logs: vec![self.take_log_id()?],
+                overrides: rules.overrides(),
+            };
             let topic = self.publish_hidden(record, Durability::Memory);
             return Ok(DeclareStage::Done(self.enter_queue(vhost, described, rules, topic, Life::default())));
         }
         let topic = match there {
             Some(topic) => Planned::Attached(topic),
             None => {
-                let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.reserve_log_id()], overrides: rules.overrides() };
+                let record = TopicRecord {
+                    id: TopicId(Uuid::new_v4()),
+                    logs: vec![self.reserve_log_id()],
+                    overrides: rules.overrides(),
+                };
                 Planned::New(known_as, record)
             }
         };
@@ -228,7 +266,11 @@ impl Broker {
         Ok(DeclareStage::Write(items, Box::new(Plan { described, rules, topic, _counted: counted })))
     }
 
-    pub(super) fn end_declaration(self: &Arc<Self>, vhost: &Vhost, Plan { described, rules, topic, _counted }: Plan) -> Result<Arc<Queue>, QueueError> {
+    pub(super) fn end_declaration(
+        self: &Arc<Self>,
+        vhost: &Vhost,
+        Plan { described, rules, topic, _counted }: Plan,
+    ) -> Result<Arc<Queue>, QueueError> {
         let (topic, attached) = match topic {
             Planned::Attached(topic) => (topic, true),
             Planned::New(Some(name), record) => (self.publish_as(name, record, |topic| topic.set_queue(true)), false),
@@ -240,13 +282,19 @@ impl Broker {
     /// A topic is one queue at most: its log is that queue's, with what of it is done.
     pub(super) fn check_untaken(&self, vhost: &str, queue: &Name, topic: &Topic) -> Result<(), QueueError> {
         match self.queue_on(topic) {
-            Some(_) => Err(QueueError::TopicTaken { queue: queue.clone(), vhost: vhost.to_owned(), topic: topic.name.clone() }),
+            Some(_) => {
+                Err(QueueError::TopicTaken { queue: queue.clone(), vhost: vhost.to_owned(), topic: topic.name.clone() })
+            }
             None => Ok(()),
         }
     }
 
     /// A log of which somebody but a queue has the record, as a topic that Kafka clients do not see.
-    pub(super) fn make_log(&self, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
+    pub(super) fn make_log(
+        &self,
+        durable: bool,
+        record: impl FnOnce(&TopicRecord) -> AppendItem,
+    ) -> Result<Arc<Topic>, AppendError> {
         let new = |log| TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![log], overrides: queue_overrides() };
         if !durable {
             return Ok(self.publish_hidden(new(self.take_log_id()?), Durability::Memory));
@@ -257,7 +305,11 @@ impl Broker {
     }
 
     /// A new log in the journal of another one; whoever wants it after a restart says so in the catalog.
-    pub(super) fn new_log_beside(&self, other: LogId, durability: Durability) -> Result<Arc<journal::Log>, AppendError> {
+    pub(super) fn new_log_beside(
+        &self,
+        other: LogId,
+        durability: Durability,
+    ) -> Result<Arc<journal::Log>, AppendError> {
         let journal = self.journal_number(other);
         loop {
             let id = self.take_log_id()?;
@@ -295,12 +347,14 @@ fn check_topic(vhost: &Vhost, queue: &Name, rules: &QueueArguments, topic: &Topi
     if topic.logs().len() > PARTS_MAX {
         return Err(QueueError::Partitioned(topic.name.clone()));
     }
-    let refuse = |error| QueueError::Argument { queue: queue.clone(), vhost: vhost.name.to_string(), error: Box::new(error) };
+    let refuse =
+        |error| QueueError::Argument { queue: queue.clone(), vhost: vhost.name.to_string(), error: Box::new(error) };
     parts::check(rules, &topic.name, topic.logs().len()).map_err(refuse)?;
     match rules.stream.differs(topic.config().retention) {
         None => Ok(()),
         Some((field, received, current)) => {
-            let (queue, vhost, field, received) = (queue.clone(), vhost.name.to_string(), field.to_owned(), format!("'{received}'"));
+            let (queue, vhost, field, received) =
+                (queue.clone(), vhost.name.to_string(), field.to_owned(), format!("'{received}'"));
             Err(Box::new(Unequal { queue, vhost, field, received, current }).into())
         }
     }

@@ -11,11 +11,11 @@ use delivery::QueueKind;
 use journal::{AppendError, AppendItem, AppendResults};
 use routing::{Name, Removal};
 
+use super::Vhost;
 use super::admin::QueueError;
 use super::queue::{Counts, Queue};
 use super::record::{ExchangeRecord, QueueRecord};
 use super::rights::Caller;
-use super::Vhost;
 use super::ticker::Doomed;
 use crate::Broker;
 use crate::catalog::topic_key;
@@ -57,7 +57,12 @@ impl Broker {
     ///
     /// # Errors
     /// `InUse`, `NotEmpty`, `Append`.
-    pub fn delete_queue(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
+    pub fn delete_queue(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        if_unused: bool,
+        if_empty: bool,
+    ) -> Result<u64, QueueError> {
         let Some(mut deletion) = self.begin_deletion(queue, if_unused, if_empty)? else { return Ok(0) };
         let items = std::mem::take(&mut deletion.items);
         let written = if items.is_empty() { Ok(()) } else { durable(self.commit_all(0, items).first()) };
@@ -68,7 +73,13 @@ impl Broker {
     ///
     /// # Errors
     /// `Denied`, and those of [`Broker::delete_queue`].
-    pub fn delete_queue_for(self: &Arc<Self>, who: &Principal, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
+    pub fn delete_queue_for(
+        self: &Arc<Self>,
+        who: &Principal,
+        queue: &Arc<Queue>,
+        if_unused: bool,
+        if_empty: bool,
+    ) -> Result<u64, QueueError> {
         self.check_queue_deletion(who, queue)?;
         self.delete_queue(queue, if_unused, if_empty)
     }
@@ -154,7 +165,8 @@ impl Broker {
             if pending.holds(&vhost.name, &name) {
                 return Stage::Wait(Self::staged_deletion(vhost, name, if_unused, if_empty, caller));
             }
-            let found = broker.check_deletable(&caller.principal, &vhost, Resource::Queue(&name)).map_err(QueueError::from);
+            let found =
+                broker.check_deletable(&caller.principal, &vhost, Resource::Queue(&name)).map_err(QueueError::from);
             let queue = match found.and_then(|()| broker.queue_for(&vhost, &name, caller.connection)) {
                 Ok(queue) => queue,
                 Err(QueueError::NotFound { .. }) => return Stage::Done(Box::new(Ok::<_, QueueError>(0u64))),
@@ -190,7 +202,9 @@ impl Broker {
         let asked = [(if_unused, "if-unused"), (if_empty, "if-empty")].into_iter().find(|(asked, _)| *asked);
         match asked.filter(|_| queue.understood().kind == QueueKind::Quorum) {
             None => Ok(()),
-            Some((_, condition)) => Err(QueueError::Condition { condition, queue: queue.name.clone(), vhost: queue.vhost.to_string() }),
+            Some((_, condition)) => {
+                Err(QueueError::Condition { condition, queue: queue.name.clone(), vhost: queue.vhost.to_string() })
+            }
         }
     }
 
@@ -198,7 +212,12 @@ impl Broker {
     ///
     /// # Errors
     /// `NotEmpty`, `InUse`.
-    pub fn check_deletion(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<Counts, QueueError> {
+    pub fn check_deletion(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        if_unused: bool,
+        if_empty: bool,
+    ) -> Result<Counts, QueueError> {
         let counts = self.counts(queue);
         // As in RabbitMQ, a stream goes whoever reads it and whatever is in it, and does not count.
         let (if_unused, if_empty) = (if_unused && !queue.is_stream(), if_empty && !queue.is_stream());
@@ -216,7 +235,12 @@ impl Broker {
     }
 
     /// `None`: it is deleted already.
-    pub(crate) fn begin_deletion(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<Option<Deletion>, QueueError> {
+    pub(crate) fn begin_deletion(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        if_unused: bool,
+        if_empty: bool,
+    ) -> Result<Option<Deletion>, QueueError> {
         let counts = self.check_deletion(queue, if_unused, if_empty)?;
         let Some(host) = self.vhosts.get(&queue.vhost) else { return Ok(None) };
         if queue.is_dropped() {
@@ -239,7 +263,11 @@ impl Broker {
         Ok(Some(Deletion { queue: Arc::clone(queue), host, items, ready }))
     }
 
-    fn end_deletion_alone(self: &Arc<Self>, deletion: Deletion, written: Result<(), AppendError>) -> Result<u64, QueueError> {
+    fn end_deletion_alone(
+        self: &Arc<Self>,
+        deletion: Deletion,
+        written: Result<(), AppendError>,
+    ) -> Result<u64, QueueError> {
         let mut leftovers = Leftovers::default();
         let ready = self.end_deletion(deletion, written, &mut leftovers)?;
         self.forget(leftovers);

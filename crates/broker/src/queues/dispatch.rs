@@ -1,6 +1,7 @@
 //! Gives out the messages of queues. Whoever notices that something may be given out (a record that was appended, a message that came
 //! back, credit) has the queue take a turn, on his own thread and under the queue's lock; messages go to the consumers' shards.
 
+mod gets;
 mod opening;
 mod outbox;
 mod reading;
@@ -19,19 +20,19 @@ use types::{LogId, ShardId};
 
 use outbox::Outbox;
 
-use super::gaps::{SearchedQueue, is_searched};
+use super::Ticker;
 use super::consumers::{ChannelFlow, ConsumeError, Consuming, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
+use super::gaps::{SearchedQueue, is_searched};
 use super::look::QueueTally;
 use super::opening::HERE_BYTES_MAX;
 use super::policies::InForce;
-use super::queue::{Got, Queue};
-use super::Ticker;
+use super::queue::Queue;
 use super::window::{Seen, Window};
 use super::window_memory::WindowMemory;
+use crate::Broker;
 use crate::groups::now;
 use crate::mailbox::{Event, Reply};
 use crate::subscriptions::{Acknowledgement, Held, SharedSubscription, Wake};
-use crate::Broker;
 
 /// Messages of one turn, before others on the thread get theirs.
 const TURN_MESSAGES: usize = 1000;
@@ -90,7 +91,12 @@ struct Polled {
 impl InUse {
     fn is_over(&self) -> bool {
         let Self { window, consumers, channels, level_heads, polled, opening, too_large: _ } = self;
-        window.is_empty() && consumers.is_empty() && channels.is_empty() && level_heads.is_empty() && polled.is_none() && !opening
+        window.is_empty()
+            && consumers.is_empty()
+            && channels.is_empty()
+            && level_heads.is_empty()
+            && polled.is_none()
+            && !opening
     }
 
     fn note_get(&mut self, now_ms: u64) {
@@ -169,7 +175,12 @@ impl Dispatch {
     }
 
     /// Asks a channel whether it takes one more.
-    fn admit(channels: &BTreeMap<ChannelId, Arc<ChannelFlow>>, queue: QueueId, channel: ChannelId, no_ack: bool) -> bool {
+    fn admit(
+        channels: &BTreeMap<ChannelId, Arc<ChannelFlow>>,
+        queue: QueueId,
+        channel: ChannelId,
+        no_ack: bool,
+    ) -> bool {
         channels.get(&channel).is_some_and(|flow| flow.admit(queue, no_ack))
     }
 }
@@ -226,7 +237,22 @@ impl Broker {
         let (out, dead, woken) = (Outbox::default(), Vec::new(), Vec::new());
         let (deaths_left, held_back, drops_first) = (None, false, false);
         let unpack_left = HERE_BYTES_MAX;
-        let mut turn = Turn { broker: self, queue, own, state, out, dead, woken, deaths_left, held_back, drops_first, unpack_left, end, now_ms, wall_ms };
+        let mut turn = Turn {
+            broker: self,
+            queue,
+            own,
+            state,
+            out,
+            dead,
+            woken,
+            deaths_left,
+            held_back,
+            drops_first,
+            unpack_left,
+            end,
+            now_ms,
+            wall_ms,
+        };
         turn.own.machine.set_time(now_ms);
         turn.search(end);
         turn
@@ -307,7 +333,15 @@ impl Broker {
         }
         let Consuming { no_ack, exclusive, priority, prefetch, time_out_ms, .. } = wish;
         let time_out_ms = self.time_out_ms(queue, time_out_ms);
-        let consume = Consume { id, channel: wish.channel.id(), no_ack, exclusive, priority, prefetch: u32::from(prefetch), time_out_ms };
+        let consume = Consume {
+            id,
+            channel: wish.channel.id(),
+            no_ack,
+            exclusive,
+            priority,
+            prefetch: u32::from(prefetch),
+            time_out_ms,
+        };
         turn.own.machine.add_consumer(&consume).map_err(|_| ConsumeError::Exclusive)?;
         let in_use = turn.own.in_use();
         in_use.channels.insert(wish.channel.id(), Arc::clone(&wish.channel));
@@ -329,7 +363,12 @@ impl Broker {
     }
 
     /// A channel has gone, with all its consumers: what they have goes back, first `had`, in its order. True: the queue goes with them.
-    pub fn leave_channel(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, had: &[(ConsumerId, u64, u64)]) -> bool {
+    pub fn leave_channel(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        channel: &Arc<ChannelFlow>,
+        had: &[(ConsumerId, u64, u64)],
+    ) -> bool {
         if let Some(stream) = &queue.stream {
             stream.leave(channel.id());
             return false;
@@ -355,7 +394,8 @@ impl Broker {
         let (mut count, mut acknowledged) = (0, 0);
         for one in said {
             let Turn { own, state, dead, now_ms, .. } = &mut turn;
-            let settled = own.machine.settle(state, one.consumer, one.first, one.last, one.outcome.verdict(), *now_ms, dead);
+            let settled =
+                own.machine.settle(state, one.consumer, one.first, one.last, one.outcome.verdict(), *now_ms, dead);
             count += settled;
             acknowledged += if one.outcome == Outcome::Ack { settled } else { 0 };
         }
@@ -392,71 +432,6 @@ impl Broker {
     /// A channel may have so many messages unacknowledged, over all its consumers; 0: any number.
     pub fn set_channel_prefetch(self: &Arc<Self>, channel: &Arc<ChannelFlow>, limit: u16) {
         self.resume(channel.set_limit(u64::from(limit)));
-    }
-
-    /// Somebody asks for one message; he has it under the number `holder`.
-    pub fn get(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, holder: ConsumerId, no_ack: bool) -> Got {
-        // What has just come is for consumers that wait for it, and is dropped where there is no room for it.
-        self.run_queue(queue);
-        let time_out_ms = self.time_out_ms(queue, None);
-        let mut turn = self.turn(queue);
-        if queue.is_dropped() {
-            // It is looked after no more: nothing is to be kept with it.
-            return Got::Empty;
-        }
-        turn.own.machine.touch(turn.now_ms);
-        if queue.is_unjudged() {
-            return Got::Later;
-        }
-        let head = turn.next();
-        if let Ok(None) = head {
-            turn.own.tally().got_empty += 1;
-            turn.run();
-            return Got::Empty;
-        }
-        let Turn { own, state, now_ms, .. } = &mut turn;
-        own.in_use().note_get(*now_ms);
-        let Ok(Some(offset)) = head else {
-            // What ran out on the way there goes where it has to go.
-            turn.run();
-            return Got::Later;
-        };
-        let Dispatch { machine, in_use, .. } = &mut **own;
-        let window = &mut in_use.get_or_insert_default().window;
-        let Seen::Record(record) = window.see(offset) else { return Got::Later };
-        let size = body_bytes(record);
-        let Some(given) = machine.get(state, offset, size, channel.id(), holder, no_ack, time_out_ms) else { return Got::Later };
-        let Some(record) = window.take_seen() else { return Got::Later };
-        channel.got(no_ack, given.redelivered);
-        own.tally().redelivered += u64::from(given.redelivered);
-        if no_ack {
-            own.tally().got_no_ack += 1;
-        } else {
-            own.tally().got += 1;
-            own.in_use().channels.insert(channel.id(), Arc::clone(channel));
-        }
-        let message = turn.delivery(given, record);
-        if turn.own.machine.rules().kind == QueueKind::Classic {
-            // What is out of time behind it is not left.
-            let _ = turn.next();
-        }
-        let left = turn.state.ready(turn.end());
-        turn.run();
-        Got::Message(Box::new(message), left)
-    }
-
-    /// All that nobody has is gone; how many messages that were.
-    pub fn purge(self: &Arc<Self>, queue: &Arc<Queue>) -> u64 {
-        queue.parts().map(|part| self.purge_part(part)).sum()
-    }
-
-    fn purge_part(self: &Arc<Self>, queue: &Arc<Queue>) -> u64 {
-        let mut turn = self.turn(queue);
-        let end = queue.log().last_stable().0;
-        let Turn { own, state, .. } = &mut turn;
-        let purged = own.machine.purge(state, end);
-        turn.run();
-        purged
     }
 
     /// A queue was declared again, or somebody has asked whether it is there.
@@ -549,7 +524,8 @@ fn body_bytes(record: &Record) -> u32 {
 fn trim(own: &mut Dispatch, state: &mut delivery::Subscription, start: u64) -> Vec<Waiter> {
     let lost = own.machine.trim(state, start);
     let channels = own.in_use.iter().map(|in_use| &in_use.channels);
-    let flows = channels.flat_map(|channels| lost.iter().filter_map(|(channel, count)| Some((channels.get(channel)?, *count))));
+    let flows =
+        channels.flat_map(|channels| lost.iter().filter_map(|(channel, count)| Some((channels.get(channel)?, *count))));
     flows.flat_map(|(flow, count)| flow.settled(count, 0)).collect()
 }
 
@@ -586,7 +562,9 @@ impl Turn<'_> {
     fn waits(&mut self) -> bool {
         let end = self.end();
         let known = match (self.own.machine.head(&self.state, end), self.own.head) {
-            (Head::Record(offset), Some((looked_at, due))) => offset == looked_at && due.is_none_or(|at| at > self.wall_ms),
+            (Head::Record(offset), Some((looked_at, due))) => {
+                offset == looked_at && due.is_none_or(|at| at > self.wall_ms)
+            }
             (Head::Nothing, _) => true,
             _ => false,
         };
@@ -670,7 +648,9 @@ impl Turn<'_> {
     fn next_due(&mut self) -> Option<u64> {
         let expires = self.own.machine.expires_at();
         let head = match self.own.machine.head(&self.state, self.end()) {
-            Head::Record(offset) => self.own.head.filter(|(looked_at, _)| *looked_at == offset).and_then(|(_, due)| due),
+            Head::Record(offset) => {
+                self.own.head.filter(|(looked_at, _)| *looked_at == offset).and_then(|(_, due)| due)
+            }
             _ => None,
         };
         let steady = |at: u64| self.now_ms + at.saturating_sub(self.wall_ms).max(1);
@@ -726,7 +706,8 @@ impl Turn<'_> {
         let Self { own, state, end, .. } = &mut self;
         own.machine.note_fill(state, *end);
         // Members of a share group write what they say themselves: the log is trimmed behind it all the same.
-        let changed = self.state.has_changes() || !self.queue.attached && self.state.start() > self.queue.log().start().0;
+        let changed =
+            self.state.has_changes() || !self.queue.attached && self.state.start() > self.queue.log().start().0;
         if changed {
             self.broker.touch_queue(self.queue);
         }
@@ -738,7 +719,11 @@ impl Turn<'_> {
             if let Some(consumer) = consumer {
                 let (to, no_ack, count) = (consumer.to, consumer.no_ack, deliveries.messages.len() as u64);
                 let tally = self.own.tally();
-                if no_ack { tally.delivered_no_ack += count } else { tally.delivered += count }
+                if no_ack {
+                    tally.delivered_no_ack += count
+                } else {
+                    tally.delivered += count
+                }
                 self.broker.reply(to, Reply::Done(Box::new(deliveries)));
             }
         }

@@ -81,7 +81,8 @@ pub(super) trait Searcher {
 
 impl Searcher for SearchedLog {
     fn searched(&self, log: &Log) -> Searched {
-        let Searched { until, compactions } = self.searched.unwrap_or(Searched { until: 0, compactions: log.compactions() });
+        let Searched { until, compactions } =
+            self.searched.unwrap_or(Searched { until: 0, compactions: log.compactions() });
         Searched { until: until.max(log.start().0), compactions }
     }
 
@@ -133,7 +134,13 @@ fn gaps_of(log: &Log, slices: &[Bytes], from: u64, next: u64) -> Result<Vec<(u64
 }
 
 /// The same of batches of which it is known whether they were aborted.
-fn gaps_between(slices: &[Bytes], found: &[SlicedBatch], dead: &[bool], from: u64, next: u64) -> Result<Vec<(u64, u64)>, BatchError> {
+fn gaps_between(
+    slices: &[Bytes],
+    found: &[SlicedBatch],
+    dead: &[bool],
+    from: u64,
+    next: u64,
+) -> Result<Vec<(u64, u64)>, BatchError> {
     let total: usize = slices.iter().map(Bytes::len).sum();
     let is_whole = found.last().map_or(0, |last| last.at + last.header.total_bytes()) == total;
     let (mut gaps, mut at) = (Vec::new(), from);
@@ -210,16 +217,18 @@ impl Broker {
             }
             let journal = self.journal_of(log.id());
             match journal.read_tail(log, Offset(searched.until)..Offset(dense), TAIL_BYTES, true) {
-                TailRead::Data { slices, next, .. } if next.0 > searched.until => match gaps_of(log, &slices, searched.until, next.0) {
-                    Ok(gaps) => {
-                        gaps.into_iter().for_each(|(first, last)| searcher.note_gap(first, last));
-                        searched.until = next.0;
+                TailRead::Data { slices, next, .. } if next.0 > searched.until => {
+                    match gaps_of(log, &slices, searched.until, next.0) {
+                        Ok(gaps) => {
+                            gaps.into_iter().for_each(|(first, last)| searcher.note_gap(first, last));
+                            searched.until = next.0;
+                        }
+                        Err(error) => {
+                            tracing::error!(%error, log = %log.id(), offset = searched.until, "records of a queue make no sense");
+                            break Found::Nothing;
+                        }
                     }
-                    Err(error) => {
-                        tracing::error!(%error, log = %log.id(), offset = searched.until, "records of a queue make no sense");
-                        break Found::Nothing;
-                    }
-                },
+                }
                 TailRead::Cold => break Found::Cold(searched.until, dense),
                 TailRead::Data { .. } | TailRead::Empty | TailRead::OutOfRange => break Found::Nothing,
             }
@@ -253,7 +262,9 @@ impl Broker {
     fn search_on(&self, search: Search, queue: Arc<Queue>, log: Arc<Log>, from: u64, until: u64) {
         let work = Box::new(move |broker: &Arc<Self>| {
             match broker.search_piece(&queue, &log, from, until) {
-                Piece::Searched { next, .. } if next < until && !queue.is_dropped() => broker.search_on(search, queue, log, next, until),
+                Piece::Searched { next, .. } if next < until && !queue.is_dropped() => {
+                    broker.search_on(search, queue, log, next, until)
+                }
                 Piece::Searched { .. } | Piece::Passed => broker.end_search(search, queue, log),
                 Piece::Unreadable => drop(search),
             }
@@ -377,7 +388,8 @@ impl Broker {
             if !self.vhosts.searches.await_one(queue.parts().map(|part| part.log()), Asker::Thread(to)) {
                 break;
             }
-            if let Err(RecvTimeoutError::Timeout) = answer.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            if let Err(RecvTimeoutError::Timeout) = answer.recv_timeout(until.saturating_duration_since(Instant::now()))
+            {
                 return false;
             }
         }
@@ -405,7 +417,8 @@ mod tests {
     fn what_batches_leave_out_is_a_gap() {
         let marker = Marker::Commit.batch(9, 0, 0, 1);
         // Offsets 10 to 12, a marker at 13, nothing up to 19, 20 and 21, nothing at 22, and of what follows nobody wants more than one.
-        let bytes: Vec<u8> = [at(&plain(3).build(), 10), at(&marker, 13), at(&plain(2).build(), 20), at(&plain(5).build(), 23)].concat();
+        let bytes: Vec<u8> =
+            [at(&plain(3).build(), 10), at(&marker, 13), at(&plain(2).build(), 20), at(&plain(5).build(), 23)].concat();
         let slices = [Bytes::from(bytes)];
         let batches = sliced_batches(&slices).expect("batches");
         let found = |from, next| gaps_between(&slices, &batches, &[false; 4], from, next).expect("whole batches");

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use journal::{AppendItem, AppendResults};
 use routing::{Declaration, Declared, Name};
 
+use super::Vhost;
 use super::admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, undo_binding, undo_exchange};
 use super::declare::{DeclareStage, Plan};
 use super::queue::Queue;
 use super::rights::Caller;
-use super::Vhost;
 use crate::Broker;
 use crate::jobs::{Pending, TOGETHER_MAX, durable};
 
@@ -101,7 +101,13 @@ impl Gathered {
     ///
     /// # Errors
     /// As [`Broker::bind`], but for `Append`.
-    pub fn bind(&mut self, broker: &Arc<Broker>, vhost: &Arc<Vhost>, wish: BindingWish, caller: &Caller) -> Result<Gathering<()>, ExchangeError> {
+    pub fn bind(
+        &mut self,
+        broker: &Arc<Broker>,
+        vhost: &Arc<Vhost>,
+        wish: BindingWish,
+        caller: &Caller,
+    ) -> Result<Gathering<()>, ExchangeError> {
         let Some(item) = broker.begin_binding(vhost, &wish, caller)? else { return Ok(Gathering::Done(())) };
         self.add(vhost, Begun::Binding(wish), vec![item]);
         Ok(Gathering::Later)

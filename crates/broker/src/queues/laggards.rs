@@ -9,9 +9,9 @@ use std::time::Instant;
 use delivery::ConsumerId;
 
 use super::Queue;
-use crate::{Broker, Setter};
 use crate::quotas::{Account, Lag, Single};
 use crate::security::AclOperation;
+use crate::{Broker, Setter};
 
 impl Broker {
     /// The account of a queue, or of a stream's consumer, that is far behind. `None`: it has no rules, or none of them applies.
@@ -22,13 +22,22 @@ impl Broker {
         }
         let understood = queue.understood();
         let laggard = laggards.of_group(understood.group())?;
-        let rules = |setter: &Setter| self.security().setter_may(setter, AclOperation::AlterConfigs, queue.vhost(), queue.name());
+        let rules = |setter: &Setter| {
+            self.security().setter_may(setter, AclOperation::AlterConfigs, queue.vhost(), queue.name())
+        };
         if understood.share_group.is_some() && !laggard.setter.as_ref().is_none_or(rules) {
             return None;
         }
         match &queue.stream {
-            None => laggard.hear_single(Single::Queue(queue.topic().id), || self.lag_of(queue, understood.group()), now, self.now_ms()),
-            Some(stream) => laggard.hear_single(Single::StreamConsumer(consumer), || stream.lag_of(consumer), now, self.now_ms()),
+            None => laggard.hear_single(
+                Single::Queue(queue.topic().id),
+                || self.lag_of(queue, understood.group()),
+                now,
+                self.now_ms(),
+            ),
+            Some(stream) => {
+                laggard.hear_single(Single::StreamConsumer(consumer), || stream.lag_of(consumer), now, self.now_ms())
+            }
         }
     }
 

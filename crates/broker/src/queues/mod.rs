@@ -62,38 +62,40 @@ use types::{Durability, LogId};
 use crate::arc_table::ArcTable;
 use crate::topic::TopicConfig;
 
-pub use admission::{Admission, QueueFull};
+pub(crate) use admin::ONLY;
 pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequal, made_up_name};
+pub use admission::{Admission, QueueFull};
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
-pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
-pub use look::{ChannelMode, ChannelNotes, ChannelTally, ConsumerLook, QueueTally};
+use burials::BurialsUnderWay;
+pub use consumers::{
+    ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement,
+};
+pub(crate) use dead::TheUndertaker;
 pub use dead::{Address, Letter, Undertaker};
+pub use declare::OwnQueue;
 pub use delays::{DELAY_HEADER, Delay, Delays};
 pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
-pub(crate) use dead::TheUndertaker;
-pub use faces::Sharing;
+pub(crate) use delete::Deletion;
 pub(crate) use faces::MembersTally;
-pub use parameters::{ParameterError, Parameters, VhostSeat};
-pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
-pub use stream::{age_ms, StreamFilter, StreamRead, StreamReading, StreamStart};
-pub use declare::OwnQueue;
+pub use faces::Sharing;
 pub use gathered::{Gathered, Gathering};
+pub use look::{ChannelMode, ChannelNotes, ChannelTally, ConsumerLook, QueueTally};
+pub use on_the_way::OnTheWay;
+pub use parameters::{ParameterError, Parameters, VhostSeat};
 pub use parts::Part;
 pub(crate) use parts::partition_of;
-pub use traits::{MessageTraits, TRAITS_HEADER};
-pub use on_the_way::OnTheWay;
+pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
 pub use queue::{Counts, Got, Queue};
-pub use rights::Caller;
-pub use vhosts::{VhostDeleted, VhostMetadata};
-pub(crate) use vhosts::is_queue_type;
-pub(crate) use admin::ONLY;
-pub(crate) use delete::Deletion;
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
-pub(crate) use ticker::Ticker;
-use burials::BurialsUnderWay;
+pub use rights::Caller;
 use searches::Searches;
+pub use stream::{StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
+pub(crate) use ticker::Ticker;
+pub use traits::{MessageTraits, TRAITS_HEADER};
 use unsettled_memory::UnsettledMemory;
+pub(crate) use vhosts::is_queue_type;
+pub use vhosts::{VhostDeleted, VhostMetadata};
 use window_memory::WindowMemory;
 
 /// The virtual host that is always there.
@@ -116,8 +118,10 @@ pub struct Vhost {
 
 impl Vhost {
     fn new(name: &str, memory: &Arc<DefinitionMemory>, policies: &Arc<DefinitionMemory>) -> Self {
-        let (policies, parameters, delays) = (Policies::counted(Arc::clone(policies)), Parameters::default(), RwLock::default());
-        let (exchanges, metadata, deleted) = (Exchanges::counted(Arc::clone(memory)), RwLock::default(), AtomicBool::new(false));
+        let (policies, parameters, delays) =
+            (Policies::counted(Arc::clone(policies)), Parameters::default(), RwLock::default());
+        let (exchanges, metadata, deleted) =
+            (Exchanges::counted(Arc::clone(memory)), RwLock::default(), AtomicBool::new(false));
         let queues = RwLock::new(ArcTable::new(|queue: &Queue| queue.name().as_bytes()));
         Self { name: name.into(), exchanges, queues, policies, parameters, metadata, deleted, delays }
     }
@@ -179,7 +183,21 @@ impl Default for Vhosts {
     fn default() -> Self {
         let (definitions, policies) = (Arc::default(), Arc::default());
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST, &definitions, &policies)));
-        Self { definitions, policies, by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), unsettled: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default(), too_large_letters: AtomicU64::default(), searches: Searches::default(), walks: Mutex::default() }
+        Self {
+            definitions,
+            policies,
+            by_name: RwLock::new(HashMap::from_iter([first])),
+            by_id: RwLock::new(ArcTable::new(|queue| &queue.id)),
+            next_binding: AtomicU64::new(0),
+            configs: Mutex::default(),
+            windows: Arc::default(),
+            unsettled: Arc::default(),
+            global: RwLock::default(),
+            burials: BurialsUnderWay::default(),
+            too_large_letters: AtomicU64::default(),
+            searches: Searches::default(),
+            walks: Mutex::default(),
+        }
     }
 }
 
@@ -207,7 +225,12 @@ impl Vhosts {
     }
 
     pub(crate) fn or_new(&self, name: &str) -> Arc<Vhost> {
-        Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name, &self.definitions, &self.policies))))
+        Arc::clone(
+            self.by_name
+                .write()
+                .entry_ref(name)
+                .or_insert_with(|| Arc::new(Vhost::new(name, &self.definitions, &self.policies))),
+        )
     }
 
     /// How many there are.

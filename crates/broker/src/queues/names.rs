@@ -136,7 +136,9 @@ impl Broker {
 impl super::Queue {
     /// Is its topic called as the old rule says, and the present one does not?
     pub(super) fn has_kept_its_name(&self) -> bool {
-        had_another(&self.vhost, &self.name) && !self.topic.name.is_empty() && self.topic.name != resource_name(&self.vhost, &self.name)
+        had_another(&self.vhost, &self.name)
+            && !self.topic.name.is_empty()
+            && self.topic.name != resource_name(&self.vhost, &self.name)
     }
 }
 
@@ -171,7 +173,10 @@ mod tests {
             ("/", "20b", "20b", "20b"),
         ];
         for (vhost, queue, old, new) in cases {
-            assert_eq!((old_topic_name(vhost, queue.as_bytes()).as_deref(), topic_name(vhost, queue.as_bytes()).as_deref()), (Some(old), Some(new)));
+            assert_eq!(
+                (old_topic_name(vhost, queue.as_bytes()).as_deref(), topic_name(vhost, queue.as_bytes()).as_deref()),
+                (Some(old), Some(new))
+            );
             assert_eq!(had_another(vhost, queue.as_bytes()), old != new, "{queue} of {vhost}");
         }
     }

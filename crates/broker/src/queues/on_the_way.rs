@@ -53,7 +53,9 @@ impl Publishers {
     /// The shards to be polled now, by their bits.
     fn take_poll(&self) -> u16 {
         let is_due = |state: u16| state / ONE_IN_VAIN < IN_VAIN_MAX;
-        let next = |state: u16| if is_due(state) { Some(state + ONE_IN_VAIN) } else { (state & ALL != 0).then_some(state & !ALL) };
+        let next = |state: u16| {
+            if is_due(state) { Some(state + ONE_IN_VAIN) } else { (state & ALL != 0).then_some(state & !ALL) }
+        };
         match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
             Ok(state) if is_due(state) => state & ALL,
             _ => 0,

@@ -26,6 +26,8 @@ pub(super) const HERE_BYTES_MAX: usize = 512 << 10;
 /// Memory of the records that are opened at once, about, and where memory is short.
 const PIECE_BYTES: usize = 4 << 20;
 const SHORT_PIECE_BYTES: usize = 1 << 20;
+/// And on a network thread: some thousand short records, which is about a millisecond.
+const HERE_PIECE_BYTES: usize = 256 << 10;
 
 /// How batches are opened, and what may be unpacked for it.
 pub(super) struct Opening<'a> {
@@ -84,11 +86,21 @@ impl<'a> Opening<'a> {
     ///
     /// # Errors
     /// `Later` when the first batch takes more than this thread may unpack; `TooLarge` when none may.
-    pub fn open(&mut self, log: &Log, slices: &[Bytes], range: &Range<u64>, mut each: impl FnMut(Record)) -> Result<Opened, NotOpened> {
+    pub fn open(
+        &mut self,
+        log: &Log,
+        slices: &[Bytes],
+        range: &Range<u64>,
+        mut each: impl FnMut(Record),
+    ) -> Result<Opened, NotOpened> {
         let found = sliced_batches(slices)?;
         let dead = aborted(log, slices, &found, Offset(range.start), Offset(range.end));
         let memory = self.memory();
-        let mut room = if memory.is_short() { SHORT_PIECE_BYTES } else { PIECE_BYTES };
+        let mut room = match &self.left {
+            Some(_) => HERE_PIECE_BYTES,
+            None if memory.is_short() => SHORT_PIECE_BYTES,
+            None => PIECE_BYTES,
+        };
         let (mut opened, mut some) = (Opened { next: range.end, unpacked: false }, false);
         for (batch, _) in found.iter().zip(dead).filter(|(batch, dead)| !batch.header.control() && !dead) {
             let (base, end) = (batch.header.base().0, batch.header.next().0);
@@ -101,13 +113,14 @@ impl<'a> Opening<'a> {
             let limits = self.limits(room);
             let before = unpacked_bytes();
             let vouched = self.broker.is_before_marks(log, &batch.header);
-            let shown = open_records(slices, batch, Offset(range.start), limits, &|bytes| memory.own(bytes), |mut record| {
-                if record.offset.0 < range.end {
-                    some = true;
-                    record.vouched |= vouched;
-                    each(record);
-                }
-            });
+            let shown =
+                open_records(slices, batch, Offset(range.start), limits, &|bytes| memory.own(bytes), |mut record| {
+                    if record.offset.0 < range.end {
+                        some = true;
+                        record.vouched |= vouched;
+                        each(record);
+                    }
+                });
             let spent = usize::try_from(unpacked_bytes() - before).unwrap_or(usize::MAX);
             opened.unpacked |= spent > 0;
             if let Some(left) = &mut self.left {

@@ -43,7 +43,9 @@ pub enum ParameterError {
     #[error("Validation failed\n\n{}\n", .0.join("\n"))]
     Invalid(Vec<String>),
     /// Policies take as much memory as they may.
-    #[error("policy '{policy}' would take more memory than there is for policies: see mainstem_memory_policy_bytes and --memory")]
+    #[error(
+        "policy '{policy}' would take more memory than there is for policies: see mainstem_memory_policy_bytes and --memory"
+    )]
     NoMemory {
         /// Its name.
         policy: String,
@@ -154,7 +156,8 @@ impl Vhost {
     /// Its limits, each with how much of it is used.
     pub(crate) fn limits_in_force(&self) -> Vec<(LimitKind, u64, u64)> {
         let queues = self.queues.read().len() as u64;
-        let all = [(LimitKind::VhostConnections, CONNECTIONS, self.connections()), (LimitKind::VhostQueues, QUEUES, queues)];
+        let all =
+            [(LimitKind::VhostConnections, CONNECTIONS, self.connections()), (LimitKind::VhostQueues, QUEUES, queues)];
         all.into_iter().filter_map(|(kind, name, used)| Some((kind, self.parameters.limit(name)?, used))).collect()
     }
 
@@ -213,7 +216,13 @@ impl Broker {
         Ok(self.carry_out(change)?)
     }
 
-    pub(crate) fn plan_parameter(&self, vhost: &Arc<Vhost>, component: &str, name: &str, value: &Value) -> Result<Option<Change>, ParameterError> {
+    pub(crate) fn plan_parameter(
+        &self,
+        vhost: &Arc<Vhost>,
+        component: &str,
+        name: &str,
+        value: &Value,
+    ) -> Result<Option<Change>, ParameterError> {
         vhost.check_alive()?;
         let invalid = |text: String| Err(ParameterError::Invalid(vec![text]));
         match component {
@@ -247,7 +256,11 @@ impl Broker {
 
     /// The limits of a virtual host, which need not be there yet, with some more or others: what is to be written, and what they are then. `None`: they are
     /// so.
-    pub(crate) fn plan_vhost_limits(&self, vhost: &str, more: &Map<String, Value>) -> Result<Option<(AppendItem, Value)>, ParameterError> {
+    pub(crate) fn plan_vhost_limits(
+        &self,
+        vhost: &str,
+        more: &Map<String, Value>,
+    ) -> Result<Option<(AppendItem, Value)>, ParameterError> {
         let before = self.vhosts.get(vhost).map(|vhost| vhost.parameters.limits()).unwrap_or_default();
         let mut limits = before.clone();
         limits.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -256,7 +269,10 @@ impl Broker {
         }
         let limits = Value::Object(limits);
         check_limits(&limits)?;
-        Ok(Some((AppendItem::State { key: parameter_key(vhost, LIMITS.0, LIMITS.1), value: Some(encode(&limits)) }, limits)))
+        Ok(Some((
+            AppendItem::State { key: parameter_key(vhost, LIMITS.0, LIMITS.1), value: Some(encode(&limits)) },
+            limits,
+        )))
     }
 
     /// Deletes a parameter of a virtual host. On the controller's thread.
@@ -330,11 +346,15 @@ impl Broker {
         let mut orphans = Vec::new();
         for one in found {
             match one {
-                Found::Policy { vhost, scope, name, value } => match (self.vhosts.get(&vhost), Policy::restored(&name, &value)) {
-                    (Some(host), Some(policy)) => drop(host.policies.insert(scope, Arc::new(policy))),
-                    (Some(_), None) => tracing::warn!(vhost, policy = name, "policy of the catalog that is not readable ignored"),
-                    (None, _) => orphans.push(policy_key(&vhost, scope, &name)),
-                },
+                Found::Policy { vhost, scope, name, value } => {
+                    match (self.vhosts.get(&vhost), Policy::restored(&name, &value)) {
+                        (Some(host), Some(policy)) => drop(host.policies.insert(scope, Arc::new(policy))),
+                        (Some(_), None) => {
+                            tracing::warn!(vhost, policy = name, "policy of the catalog that is not readable ignored")
+                        }
+                        (None, _) => orphans.push(policy_key(&vhost, scope, &name)),
+                    }
+                }
                 Found::Parameter { vhost, component, name, value } => match self.vhosts.get(&vhost) {
                     Some(host) => host.parameters.put(&component, &name, Some(value)),
                     None => orphans.push(parameter_key(&vhost, &component, &name)),

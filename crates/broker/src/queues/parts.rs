@@ -122,7 +122,15 @@ mod tests {
     #[test]
     fn keys_go_where_kafkas_clients_send_them() {
         // Of kafka-python's DefaultPartitioner with 1000 partitions.
-        for (key, partition) in [(&b""[..], 681), (b"a", 524), (b"ab", 434), (b"abc", 107), (b"abcd", 100), (b"123456789", 566), (b"\x00 ", 742)] {
+        for (key, partition) in [
+            (&b""[..], 681),
+            (b"a", 524),
+            (b"ab", 434),
+            (b"abc", 107),
+            (b"abcd", 100),
+            (b"123456789", 566),
+            (b"\x00 ", 742),
+        ] {
             assert_eq!(partition_of(key, 1000), partition, "{key:?}");
         }
     }

@@ -144,7 +144,9 @@ impl Policy {
         }
         .map_err(|text| wrong.push(text));
         match (definition, apply_to, pattern, priority) {
-            (Ok(definition), Ok(apply_to), Ok(pattern), Ok(priority)) => Ok(Self::with(name, pattern, apply_to, definition, priority)),
+            (Ok(definition), Ok(apply_to), Ok(pattern), Ok(priority)) => {
+                Ok(Self::with(name, pattern, apply_to, definition, priority))
+            }
             _ => Err(ParameterError::Invalid(wrong)),
         }
     }
@@ -157,7 +159,10 @@ impl Policy {
     /// Bytes of memory that it takes, about.
     pub(super) fn weight(&self) -> usize {
         let definition = self.definition.iter().map(|(key, value)| key.len() + value.to_string().len()).sum::<usize>();
-        AROUND + TEXTS * (self.name.len() + self.prefix.len() + definition) + self.definition.len() * AROUND_KEY + self.pattern.weight()
+        AROUND
+            + TEXTS * (self.name.len() + self.prefix.len() + definition)
+            + self.definition.len() * AROUND_KEY
+            + self.pattern.weight()
     }
 
     /// Its name.
@@ -220,9 +225,12 @@ impl Policy {
 
     fn is_meant_for(&self, subject: Subject<'_>) -> bool {
         match (subject, self.apply_to) {
-            (_, ApplyTo::All) | (Subject::Exchange(_), ApplyTo::Exchanges) | (Subject::Queue(..), ApplyTo::Queues) => true,
+            (_, ApplyTo::All) | (Subject::Exchange(_), ApplyTo::Exchanges) | (Subject::Queue(..), ApplyTo::Queues) => {
+                true
+            }
             (Subject::Queue(_, kind), ApplyTo::QueuesOf(other)) => other == kind,
-            (Subject::Queue(..), ApplyTo::Exchanges) | (Subject::Exchange(_), ApplyTo::Queues | ApplyTo::QueuesOf(_)) => false,
+            (Subject::Queue(..), ApplyTo::Exchanges)
+            | (Subject::Exchange(_), ApplyTo::Queues | ApplyTo::QueuesOf(_)) => false,
         }
     }
 
@@ -232,7 +240,9 @@ impl Policy {
             Subject::Exchange(name) => (name, None),
             Subject::Queue(name, kind) => (name, Some(kind)),
         };
-        self.is_meant_for(subject) && name.starts_with(self.prefix.as_bytes()) && kind.is_none_or(|kind| is_for(&self.definition, kind))
+        self.is_meant_for(subject)
+            && name.starts_with(self.prefix.as_bytes())
+            && kind.is_none_or(|kind| is_for(&self.definition, kind))
     }
 
     pub(super) fn matches(&self, subject: Subject<'_>) -> bool {
@@ -431,7 +441,12 @@ impl Policies {
 
     /// What is in force for a queue that was declared so, as far as that is found out at once; the rest of the search, if there is any. `own`: what
     /// its arguments come to.
-    pub(super) fn begin_in_force(&self, name: &[u8], declared: &Arguments, own: QueueArguments) -> (Arc<InForce>, Option<Search>) {
+    pub(super) fn begin_in_force(
+        &self,
+        name: &[u8],
+        declared: &Arguments,
+        own: QueueArguments,
+    ) -> (Arc<InForce>, Option<Search>) {
         let subject = Subject::Queue(name, kind_name(own.kind));
         let mut search = Search::new(self.walk.changes());
         let is_over = self.search(subject, &mut search);
@@ -439,7 +454,12 @@ impl Policies {
     }
 
     /// The same at a start: it may take longer, as long as those before have not taken too long together.
-    pub(super) fn in_force_at_start(&self, name: &[u8], declared: &Arguments, own: QueueArguments) -> (Arc<InForce>, Option<Search>) {
+    pub(super) fn in_force_at_start(
+        &self,
+        name: &[u8],
+        declared: &Arguments,
+        own: QueueArguments,
+    ) -> (Arc<InForce>, Option<Search>) {
         match self.search_at_start(Subject::Queue(name, kind_name(own.kind))) {
             (matched, None) => (self.in_force_of(matched, declared, own), None),
             (_, rest) => (Arc::new(InForce { unjudged: true, ..InForce::new(own, Matched::default()) }), rest),
@@ -580,12 +600,22 @@ impl Broker {
         Ok(self.carry_out(change)?)
     }
 
-    pub(crate) fn plan_policy(&self, vhost: &Arc<Vhost>, scope: PolicyScope, name: &str, wish: &PolicyWish) -> Result<Option<Change>, ParameterError> {
+    pub(crate) fn plan_policy(
+        &self,
+        vhost: &Arc<Vhost>,
+        scope: PolicyScope,
+        name: &str,
+        wish: &PolicyWish,
+    ) -> Result<Option<Change>, ParameterError> {
         vhost.check_alive()?;
         Self::plan_made_policy(vhost, scope, Policy::new(name, wish, scope)?)
     }
 
-    fn plan_made_policy(vhost: &Arc<Vhost>, scope: PolicyScope, policy: Policy) -> Result<Option<Change>, ParameterError> {
+    fn plan_made_policy(
+        vhost: &Arc<Vhost>,
+        scope: PolicyScope,
+        policy: Policy,
+    ) -> Result<Option<Change>, ParameterError> {
         let there = vhost.policies.get(scope, &policy.name);
         if there.as_ref().is_some_and(|there| there.value() == policy.value()) {
             return Ok(None);
@@ -623,7 +653,14 @@ impl Broker {
     ///
     /// # Errors
     /// The same; `Denied`.
-    pub fn put_policy_for(self: &Arc<Self>, who: &Principal, vhost: &Arc<Vhost>, scope: PolicyScope, name: &str, wish: &PolicyWish) -> Result<(), ParameterError> {
+    pub fn put_policy_for(
+        self: &Arc<Self>,
+        who: &Principal,
+        vhost: &Arc<Vhost>,
+        scope: PolicyScope,
+        name: &str,
+        wish: &PolicyWish,
+    ) -> Result<(), ParameterError> {
         let policy = Policy::new(name, wish, scope)?;
         self.check_policy(who, vhost, &policy, true)?;
         if let Some(there) = vhost.policies.get(scope, name) {
@@ -638,7 +675,13 @@ impl Broker {
     ///
     /// # Errors
     /// The same; `Denied`.
-    pub fn delete_policy_for(self: &Arc<Self>, who: &Principal, vhost: &Arc<Vhost>, scope: PolicyScope, name: &str) -> Result<(), ParameterError> {
+    pub fn delete_policy_for(
+        self: &Arc<Self>,
+        who: &Principal,
+        vhost: &Arc<Vhost>,
+        scope: PolicyScope,
+        name: &str,
+    ) -> Result<(), ParameterError> {
         if let Some(there) = vhost.policies.get(scope, name) {
             self.check_policy(who, vhost, &there, false)?;
         }
@@ -654,7 +697,11 @@ impl Vhost {
 
     /// Has an exchange send what no binding takes where policies say, unless its own arguments do. The search, where it takes too long for a start.
     pub(super) fn set_alternate_at_start(&self, exchange: &[u8]) -> Option<Search> {
-        let (matched, rest) = if self.policies.sets().any(Policy::names_alternate) { self.policies.search_at_start(Subject::Exchange(exchange)) } else { Default::default() };
+        let (matched, rest) = if self.policies.sets().any(Policy::names_alternate) {
+            self.policies.search_at_start(Subject::Exchange(exchange))
+        } else {
+            Default::default()
+        };
         self.exchanges.write().set_policy_alternate(exchange, matched.alternate());
         rest
     }

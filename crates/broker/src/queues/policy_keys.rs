@@ -57,8 +57,10 @@ const KEYS: [Key; 26] = [
     key("dead-letter-exchange", Takes::Text, "dead letter exchange name"),
     key("dead-letter-routing-key", Takes::Text, "dead letter routing key"),
     key("dead-letter-strategy", Takes::One(&["at-most-once", "at-least-once"]), "dead letter strategy"),
-    key("delayed-retry-max", Takes::Integer(1, ANY), "delayed retry maximum delay. Must be a positive integer").operators(Merged::Least),
-    key("delayed-retry-min", Takes::Integer(1, ANY), "delayed retry minimum delay. Must be a positive integer").operators(Merged::Greatest),
+    key("delayed-retry-max", Takes::Integer(1, ANY), "delayed retry maximum delay. Must be a positive integer")
+        .operators(Merged::Least),
+    key("delayed-retry-min", Takes::Integer(1, ANY), "delayed retry minimum delay. Must be a positive integer")
+        .operators(Merged::Greatest),
     key(
         "delayed-retry-type",
         Takes::One(&["all", "failed", "returned", "disabled"]),
@@ -91,11 +93,7 @@ const KEYS: [Key; 26] = [
 ];
 
 /// Keys that RabbitMQ serves and this broker does not: they are refused, not passed over.
-const NOT_SERVED: [&str; 3] = [
-    "max-age",
-    "stream-max-segment-size-bytes",
-    "stream-filter-size-bytes",
-];
+const NOT_SERVED: [&str; 3] = ["max-age", "stream-max-segment-size-bytes", "stream-filter-size-bytes"];
 
 /// Keys that keep a policy from being applied at all to queues of a type, by `x-queue-type`.
 const NOT_FOR: [(&str, &[&str]); 3] = [
@@ -184,14 +182,24 @@ pub(super) fn check(definition: &Map<String, Value>, by_operator: bool) -> Resul
             Some(_) => {}
         }
     }
-    if unknown.is_empty() { check_retry(definition) } else { Err(format!("{} are not recognised policy settings", Pairs(&unknown))) }
+    if unknown.is_empty() {
+        check_retry(definition)
+    } else {
+        Err(format!("{} are not recognised policy settings", Pairs(&unknown)))
+    }
 }
 
 /// What the keys of retries have to do with each other.
 fn check_retry(definition: &Map<String, Value>) -> Result<(), String> {
     let number = |name: &str| definition.get(name).and_then(integer);
-    match (definition.get("delayed-retry-type").and_then(Value::as_str), number("delayed-retry-min"), number("delayed-retry-max")) {
-        (Some(of), None, _) if of != "disabled" => Err(format!("delayed-retry-min is required when delayed-retry-type is {of}")),
+    match (
+        definition.get("delayed-retry-type").and_then(Value::as_str),
+        number("delayed-retry-min"),
+        number("delayed-retry-max"),
+    ) {
+        (Some(of), None, _) if of != "disabled" => {
+            Err(format!("delayed-retry-min is required when delayed-retry-type is {of}"))
+        }
         (_, Some(min), Some(max)) if max < min => {
             Err(format!("delayed-retry-max ({max}) must not be smaller than delayed-retry-min ({min})"))
         }
@@ -262,15 +270,27 @@ mod tests {
                 true,
                 r#"[{<<"dead-letter-exchange">>,<<"x">>}] are not recognised policy settings"#,
             ),
-            (json!({"delayed-retry-min": 0}), false, "0 is not a valid delayed retry minimum delay. Must be a positive integer"),
-            (json!({"delayed-retry-type": "all"}), true, "delayed-retry-min is required when delayed-retry-type is all"),
+            (
+                json!({"delayed-retry-min": 0}),
+                false,
+                "0 is not a valid delayed retry minimum delay. Must be a positive integer",
+            ),
+            (
+                json!({"delayed-retry-type": "all"}),
+                true,
+                "delayed-retry-min is required when delayed-retry-type is all",
+            ),
             (
                 json!({"delayed-retry-min": 9, "delayed-retry-max": 5}),
                 false,
                 "delayed-retry-max (5) must not be smaller than delayed-retry-min (9)",
             ),
             (json!({"consumer-timeout": -1}), false, "-1 is not a valid consumer timeout"),
-            (json!({"consumer-timeout": 5}), true, r#"[{<<"consumer-timeout">>,5}] are not recognised policy settings"#),
+            (
+                json!({"consumer-timeout": 5}),
+                true,
+                r#"[{<<"consumer-timeout">>,5}] are not recognised policy settings"#,
+            ),
             (json!({"max-age": "10D"}), false, "max-age is not served by this broker"),
         ];
         for (definition, by_operator, text) in cases {

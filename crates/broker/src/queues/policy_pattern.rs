@@ -66,14 +66,24 @@ impl Pattern {
         let both = || ascii.iter().chain(&unicode);
         let cost = both().map(|one| one.cost).max().unwrap_or(0);
         let weight = 2 * text.len() + both().map(|one| AROUND + one.bytes_max).sum::<usize>();
-        Ok(Self { text: text.clone(), ascii: ascii.map(|one| one.regex), unicode: unicode.map(|one| one.regex), cost, weight })
+        Ok(Self {
+            text: text.clone(),
+            ascii: ascii.map(|one| one.regex),
+            unicode: unicode.map(|one| one.regex),
+            cost,
+            weight,
+        })
     }
 
     /// One that the broker kept. If it is from an earlier version and would be refused now, it matches nothing.
     pub fn kept(value: &Value) -> Option<Self> {
         let text = value.as_str()?;
         Some(Self::new(value).unwrap_or_else(|error| {
-            tracing::warn!(pattern = text, error, "a pattern that was kept is not taken any more: its policy is for nothing");
+            tracing::warn!(
+                pattern = text,
+                error,
+                "a pattern that was kept is not taken any more: its policy is for nothing"
+            );
             Self { text: text.to_owned(), ascii: None, unicode: None, cost: 0, weight: 2 * text.len() }
         }))
     }
@@ -94,7 +104,11 @@ impl Pattern {
 
     /// Does it match anywhere in this name?
     pub fn is_match(&self, name: &[u8]) -> bool {
-        let regex = if name.is_ascii() { self.ascii.as_ref().or(self.unicode.as_ref()) } else { self.unicode.as_ref().or(self.ascii.as_ref()) };
+        let regex = if name.is_ascii() {
+            self.ascii.as_ref().or(self.unicode.as_ref())
+        } else {
+            self.unicode.as_ref().or(self.ascii.as_ref())
+        };
         regex.is_some_and(|regex| regex.is_match(name).unwrap_or(false))
     }
 }
@@ -127,7 +141,11 @@ fn compiled(text: &str, shape: Shape, mode: BytesMode) -> Result<Compiled, Strin
     let build = |bytes, steps_back| {
         let mut builder = RegexBuilder::new(text);
         builder.bytes_mode(mode);
-        builder.backtrack_limit(steps_back).max_prog_size(INSTRUCTIONS_MAX).delegate_size_limit(bytes).delegate_dfa_size_limit(FOUND_BYTES_MAX);
+        builder
+            .backtrack_limit(steps_back)
+            .max_prog_size(INSTRUCTIONS_MAX)
+            .delegate_size_limit(bytes)
+            .delegate_dfa_size_limit(FOUND_BYTES_MAX);
         builder.build()
     };
     let mut refused = None;
@@ -167,7 +185,8 @@ struct Shape {
 }
 
 impl Shape {
-    const NOTHING: Self = Self { steps_back: false, is_absent: false, consumes: false, repeats: false, steps: 0, parts: 1 };
+    const NOTHING: Self =
+        Self { steps_back: false, is_absent: false, consumes: false, repeats: false, steps: 0, parts: 1 };
     const EMPTY: Self = Self { steps: 1, ..Self::NOTHING };
     const BYTE: Self = Self { consumes: true, ..Self::EMPTY };
     const REFERENCE: Self = Self { steps_back: true, steps: 2, ..Self::NOTHING };
@@ -202,7 +221,11 @@ impl Shape {
             Expr::Alt(children) => {
                 let each = || children.iter().map(Self::of);
                 // To come to another one is a step back.
-                Self { consumes: each().all(|child| child.consumes), steps: each().map(|child| child.steps).max().unwrap_or(1), ..Self::all(children) }
+                Self {
+                    consumes: each().all(|child| child.consumes),
+                    steps: each().map(|child| child.steps).max().unwrap_or(1),
+                    ..Self::all(children)
+                }
             }
             Expr::Group(child) => Self::of(child),
             Expr::AstNode(AstNode::AstGroup { inner, .. }, _) => Self::of(inner),
@@ -214,7 +237,12 @@ impl Shape {
                 }
                 // Without an end it ends when nothing more was consumed.
                 let times = if *hi == usize::MAX { *lo } else { *hi };
-                Self { consumes, steps: child.steps.saturating_mul(times.max(1) as u64), repeats: child.repeats || *hi == usize::MAX, ..child }
+                Self {
+                    consumes,
+                    steps: child.steps.saturating_mul(times.max(1) as u64),
+                    repeats: child.repeats || *hi == usize::MAX,
+                    ..child
+                }
             }
             Expr::LookAround(child, _) => Self::condition(child),
             // It may repeat what it consumes, and no more.

@@ -57,7 +57,9 @@ impl Reach {
                     prefix.push(escaped);
                     rest = &rest[2..];
                 }
-                (Some(plain), _) if plain.is_ascii_alphanumeric() || ['-', '_', ' ', '/', ':', '~', '@', '%'].contains(&plain) => {
+                (Some(plain), _)
+                    if plain.is_ascii_alphanumeric() || ['-', '_', ' ', '/', ':', '~', '@', '%'].contains(&plain) =>
+                {
                     prefix.push(plain);
                     rest = &rest[1..];
                 }
@@ -90,26 +92,43 @@ impl Broker {
     ///
     /// # Errors
     /// He may not.
-    pub(super) fn check_policy(&self, who: &Principal, vhost: &Vhost, policy: &Policy, sets: bool) -> Result<(), Box<Denial>> {
+    pub(super) fn check_policy(
+        &self,
+        who: &Principal,
+        vhost: &Vhost,
+        policy: &Policy,
+        sets: bool,
+    ) -> Result<(), Box<Denial>> {
         if !self.security().acls_enforced() {
             return Ok(());
         }
         let reach = Reach::of(policy.pattern()).in_vhost(vhost);
         let ask = |operation| {
             let (Reach::Name(entry) | Reach::Prefix(entry)) = &reach;
-            let question = AclQuestion { operation, resource: AclResource::Topic, entry, kind: "all that is named by policy", name: policy.name().as_bytes() };
+            let question = AclQuestion {
+                operation,
+                resource: AclResource::Topic,
+                entry,
+                kind: "all that is named by policy",
+                name: policy.name().as_bytes(),
+            };
             match &reach {
                 Reach::Name(_) => self.security().check_acl(who, vhost.name(), question),
                 Reach::Prefix(_) => self.security().check_acl_of_prefix(who, vhost.name(), question),
             }
         };
         ask(AclOperation::Create)?;
-        let named: Vec<&str> = PASSING_ON.iter().filter_map(|key| policy.definition().get(*key).and_then(Value::as_str)).collect();
+        let named: Vec<&str> =
+            PASSING_ON.iter().filter_map(|key| policy.definition().get(*key).and_then(Value::as_str)).collect();
         if sets && (!named.is_empty() || policy.definition().contains_key(DEAD_LETTER_KEY)) {
             ask(AclOperation::Read)?;
-            named.iter().try_for_each(|exchange| self.check_entries(who, vhost, AclOperation::Write, Resource::Exchange(exchange.as_bytes())))?;
+            named.iter().try_for_each(|exchange| {
+                self.check_entries(who, vhost, AclOperation::Write, Resource::Exchange(exchange.as_bytes()))
+            })?;
         }
-        let may_alter = |queue: &Queue| self.security().allows_quietly(who, AclOperation::Alter, AclResource::Topic, &queue.topic().name);
+        let may_alter = |queue: &Queue| {
+            self.security().allows_quietly(who, AclOperation::Alter, AclResource::Topic, &queue.topic().name)
+        };
         let mut attached: Vec<_> = vhost.queues.read().values().filter(|queue| queue.is_attached()).cloned().collect();
         attached.sort_by(|one, other| one.name().cmp(other.name()));
         let began = Instant::now();
@@ -119,7 +138,13 @@ impl Broker {
                 continue;
             }
             let topic = queue.topic();
-            let question = AclQuestion { operation: AclOperation::Alter, resource: AclResource::Topic, entry: &topic.name, kind: "topic", name: topic.name.as_bytes() };
+            let question = AclQuestion {
+                operation: AclOperation::Alter,
+                resource: AclResource::Topic,
+                entry: &topic.name,
+                kind: "topic",
+                name: topic.name.as_bytes(),
+            };
             self.security().check_acl(who, vhost.name(), question)?;
         }
         Ok(())

@@ -57,7 +57,9 @@ impl Changes {
 
     /// Those that were set and are there.
     fn there(&self) -> impl Iterator<Item = (PolicyScope, &Arc<Policy>)> {
-        let all = PolicyScope::BOTH.into_iter().flat_map(move |scope| self.set.of(scope).iter().map(move |policy| (scope, policy)));
+        let all = PolicyScope::BOTH
+            .into_iter()
+            .flat_map(move |scope| self.set.of(scope).iter().map(move |policy| (scope, policy)));
         all.filter(|(_, policy)| !policy.is_gone())
     }
 }
@@ -118,7 +120,8 @@ impl Walk {
         let mut set = Sets::default();
         changes.there().for_each(|(scope, policy)| set.add(scope, Arc::clone(policy)));
         let changes = Changes { set, gone: changes.gone };
-        let alternates = vhost.policies.sets().any(Policy::names_alternate) || changes.gone.iter().any(|policy| policy.names_alternate());
+        let alternates = vhost.policies.sets().any(Policy::names_alternate)
+            || changes.gone.iter().any(|policy| policy.names_alternate());
         let exchanges = match alternates {
             true => vhost.exchanges.read().exchanges().map(|exchange| exchange.name().clone()).collect(),
             false => Vec::new(),
@@ -320,7 +323,9 @@ impl Policies {
         let of = |scope, now: &Option<Arc<Policy>>| -> usize {
             let (all, now) = (sets.of(scope), now.as_ref());
             let set = changes.set.of(scope).iter().take_while(|one| now.is_none_or(|now| one.rank(now).is_lt()));
-            let behind = now.filter(|now| now.is_gone()).map_or(&[][..], |now| &all[all.partition_point(|one| one.rank(now).is_lt())..]);
+            let behind = now
+                .filter(|now| now.is_gone())
+                .map_or(&[][..], |now| &all[all.partition_point(|one| one.rank(now).is_lt())..]);
             set.chain(behind).filter(|one| one.may_match(subject)).map(|one| one.cost()).sum()
         };
         of(PolicyScope::User, &now.policy) + of(PolicyScope::Operator, &now.operator)
@@ -409,7 +414,9 @@ impl Broker {
     pub(crate) fn reply_of_controller(&self, to: ReplyTo, reply: Reply) {
         let declared = self.vhosts.walks.lock().declared.take();
         match declared {
-            Some((vhost, subject)) if to != NOBODY => vhost.policies.walk.hold(&subject, HeldReply::new(self.mailboxes.clone(), to, reply)),
+            Some((vhost, subject)) if to != NOBODY => {
+                vhost.policies.walk.hold(&subject, HeldReply::new(self.mailboxes.clone(), to, reply))
+            }
             _ => self.reply(to, reply),
         }
     }
@@ -423,7 +430,11 @@ impl Broker {
             broker.walk_piece();
             Box::new(()) as Box<dyn Any + Send>
         };
-        queue.scheduled = self.controller.push_always(Job { to: NOBODY, of: crate::jobs::JobOwner::BROKER, task: Task::Work(Box::new(work)) });
+        queue.scheduled = self.controller.push_always(Job {
+            to: NOBODY,
+            of: crate::jobs::JobOwner::BROKER,
+            task: Task::Work(Box::new(work)),
+        });
         if !queue.scheduled {
             queue.vhosts.drain(..).for_each(|vhost| vhost.policies.walk.give_up());
         }
@@ -449,7 +460,9 @@ impl Broker {
             match vhost.policies.walk.next(vhost) {
                 None => return true,
                 Some(Next::Pass(Subjected::Queue(queue), changes)) => self.apply_to_queue(vhost, &queue, &changes),
-                Some(Next::Pass(Subjected::Exchange(exchange), changes)) => vhost.apply_to_exchange(&exchange, &changes),
+                Some(Next::Pass(Subjected::Exchange(exchange), changes)) => {
+                    vhost.apply_to_exchange(&exchange, &changes)
+                }
                 Some(Next::Search(searched)) => self.go_on_searching(vhost, searched),
             }
         }
@@ -463,7 +476,9 @@ impl Broker {
         let now = Arc::clone(&queue.in_force.read());
         let (policies, subject) = (&vhost.policies, Subject::Queue(&queue.name, kind_name(now.understood.kind)));
         if policies.cost_after(changes, &now.matched, subject) > AT_ONCE {
-            return policies.walk.search_first(Subjected::Queue(Arc::clone(queue)), Search::new(policies.walk.changes()));
+            return policies
+                .walk
+                .search_first(Subjected::Queue(Arc::clone(queue)), Search::new(policies.walk.changes()));
         }
         let matched = policies.after(changes, &now.matched, subject);
         if matched.is(&now.matched) {
@@ -507,7 +522,9 @@ impl Broker {
 impl Vhost {
     fn apply_to_exchange(&self, exchange: &Name, changes: &Changes) {
         let subject = Subject::Exchange(exchange);
-        let changed = || changes.there().map(|(_, policy)| policy).chain(&changes.gone).filter(|policy| policy.may_match(subject));
+        let changed = || {
+            changes.there().map(|(_, policy)| policy).chain(&changes.gone).filter(|policy| policy.may_match(subject))
+        };
         let cost: usize = changed().map(|policy| policy.cost()).sum();
         if cost <= AT_ONCE && !changed().any(|policy| policy.matches(subject)) {
             return;

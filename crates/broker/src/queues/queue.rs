@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, Counted, DefinitionMemory, Name, QueueId};
@@ -219,7 +219,10 @@ mod tests {
             ("journal::Log", size_of::<journal::Log>(), 424),
         ];
         for (what, bytes, most) in most {
-            assert!(bytes <= most, "{what} takes {bytes} bytes of each queue, and had {most}: put what is new behind a pointer, or raise the bound with a reason");
+            assert!(
+                bytes <= most,
+                "{what} takes {bytes} bytes of each queue, and had {most}: put what is new behind a pointer, or raise the bound with a reason"
+            );
         }
     }
 }

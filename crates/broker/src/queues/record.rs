@@ -196,7 +196,12 @@ impl QueueRecord {
         out.put_u8(VERSION);
         out.put_slice(self.topic.0.as_bytes());
         out.put_u64(self.log.0);
-        let set = [(self.auto_delete, AUTO_DELETE), (self.hidden, HIDDEN), (self.attached, ATTACHED), (self.own_name, OWN_NAME)];
+        let set = [
+            (self.auto_delete, AUTO_DELETE),
+            (self.hidden, HIDDEN),
+            (self.attached, ATTACHED),
+            (self.own_name, OWN_NAME),
+        ];
         out.put_u8(flags(&set));
         put_arguments(&mut out, &self.arguments);
         exact(&out)
@@ -233,20 +238,27 @@ pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<(String, Found)> {
         EXCHANGE => {
             let (kind, flags) = (short(&mut value)?, value.try_get_u8().ok()?);
             let (auto_delete, internal) = (flags & AUTO_DELETE != 0, flags & INTERNAL != 0);
-            Found::Exchange(Name::new(key).ok()?, ExchangeRecord { kind, auto_delete, internal, arguments: arguments(&mut value)? })
+            Found::Exchange(
+                Name::new(key).ok()?,
+                ExchangeRecord { kind, auto_delete, internal, arguments: arguments(&mut value)? },
+            )
         }
         QUEUE => {
             let topic = TopicId(Uuid::from_u128(value.try_get_u128().ok()?));
             let (log, flags) = (LogId(value.try_get_u64().ok()?), value.try_get_u8().ok()?);
             let is = |flag: u8| flags & flag != 0;
             let (auto_delete, hidden, attached, own_name) = (is(AUTO_DELETE), is(HIDDEN), is(ATTACHED), is(OWN_NAME));
-            Found::Queue(Name::new(key).ok()?, QueueRecord { topic, log, auto_delete, hidden, attached, own_name, arguments: arguments(&mut value)? })
+            Found::Queue(
+                Name::new(key).ok()?,
+                QueueRecord { topic, log, auto_delete, hidden, attached, own_name, arguments: arguments(&mut value)? },
+            )
         }
         BINDING => {
             let source = short(&mut key)?;
             let to_queue = key.try_get_u8().ok()? == QUEUE;
             let (destination, routing_key) = (short(&mut key)?, short(&mut key)?);
-            let record = BindingRecord { source, to_queue, destination, key: routing_key, arguments: arguments(&mut key)? };
+            let record =
+                BindingRecord { source, to_queue, destination, key: routing_key, arguments: arguments(&mut key)? };
             Found::Binding(record, value.try_get_u64().ok()?)
         }
         _ => return None,
@@ -274,16 +286,35 @@ mod tests {
             OwnedValue::Table(Box::from(&b"\x01aV"[..])),
             OwnedValue::Array(Box::from(&b"V"[..])),
         ];
-        let field = |(number, value): (usize, OwnedValue)| Argument { name: format!("x-{number}").into_bytes().into(), tag: b'a' + number as u8, value };
+        let field = |(number, value): (usize, OwnedValue)| Argument {
+            name: format!("x-{number}").into_bytes().into(),
+            tag: b'a' + number as u8,
+            value,
+        };
         Arguments::new(values.into_iter().enumerate().map(field).collect())
     }
 
     #[test]
     fn what_is_encoded_is_decoded_and_nothing_shorter() {
         let arguments = all_arguments();
-        let exchange = ExchangeRecord { kind: name("topic"), auto_delete: true, internal: false, arguments: arguments.clone() };
-        let queue = QueueRecord { topic: TopicId(Uuid::from_u128(7)), log: LogId(9), auto_delete: false, hidden: true, attached: false, own_name: true, arguments: arguments.clone() };
-        let binding = BindingRecord { source: name("from"), to_queue: true, destination: name("to"), key: name("a.*"), arguments };
+        let exchange =
+            ExchangeRecord { kind: name("topic"), auto_delete: true, internal: false, arguments: arguments.clone() };
+        let queue = QueueRecord {
+            topic: TopicId(Uuid::from_u128(7)),
+            log: LogId(9),
+            auto_delete: false,
+            hidden: true,
+            attached: false,
+            own_name: true,
+            arguments: arguments.clone(),
+        };
+        let binding = BindingRecord {
+            source: name("from"),
+            to_queue: true,
+            destination: name("to"),
+            key: name("a.*"),
+            arguments,
+        };
         let cases = [
             (ExchangeRecord::key("/", b"logs"), exchange.encode(), Found::Exchange(name("logs"), exchange)),
             (QueueRecord::key("/", b"work"), queue.encode(), Found::Queue(name("work"), queue)),

@@ -5,10 +5,10 @@
 use journal::{AppendError, AppendItem};
 use routing::{Destination, Name, Removal, RemovedBinding, RemovedDestination, RemovedExchange};
 
+use super::Vhost;
 use super::admin::{BindingWish, ExchangeError};
 use super::record::{BindingRecord, ExchangeRecord};
 use super::rights::Caller;
-use super::Vhost;
 use crate::Broker;
 use crate::log_ends::{Fits, in_one};
 use crate::security::{Principal, Resource};
@@ -27,7 +27,13 @@ impl Broker {
     ///
     /// # Errors
     /// `Delete`, `Denied`, `Queue`, `Append`.
-    pub fn delete_exchange(&self, vhost: &Vhost, name: &[u8], if_unused: bool, who: &Principal) -> Result<(), ExchangeError> {
+    pub fn delete_exchange(
+        &self,
+        vhost: &Vhost,
+        name: &[u8],
+        if_unused: bool,
+        who: &Principal,
+    ) -> Result<(), ExchangeError> {
         vhost.check_alive()?;
         // Nobody may delete those that are always there, whatever his permissions.
         if !name.is_empty() && !name.starts_with(b"amq.") {
@@ -63,7 +69,11 @@ impl Broker {
         let mut removal = Removal::default();
         let table = vhost.exchanges.read();
         for one in table.exchanges().filter(|one| !one.name().is_empty() && !one.name().starts_with(b"amq.")) {
-            removal.exchanges.push(RemovedExchange { name: one.name().clone(), kind: one.kind(), durable: one.durable() });
+            removal.exchanges.push(RemovedExchange {
+                name: one.name().clone(),
+                kind: one.kind(),
+                durable: one.durable(),
+            });
         }
         removal.bindings = table.all_removed();
         drop(table);
@@ -71,14 +81,21 @@ impl Broker {
     }
 
     /// Removes what was found out to go; `all` takes it out of the table when it is durable.
-    fn remove(&self, vhost: &Vhost, removal: Removal, all: impl FnOnce(&mut routing::Table)) -> Result<(), AppendError> {
+    fn remove(
+        &self,
+        vhost: &Vhost,
+        removal: Removal,
+        all: impl FnOnce(&mut routing::Table),
+    ) -> Result<(), AppendError> {
         let mut parts = Vec::new();
         for one in removal.bindings {
-            let items: Vec<_> = self.binding_record(&one).map(|record| deletion(record.key(&vhost.name))).into_iter().collect();
+            let items: Vec<_> =
+                self.binding_record(&one).map(|record| deletion(record.key(&vhost.name))).into_iter().collect();
             parts.push((Part::Binding(one), items));
         }
         for one in removal.exchanges {
-            let mut items: Vec<_> = one.durable.then(|| deletion(ExchangeRecord::key(&vhost.name, &one.name))).into_iter().collect();
+            let mut items: Vec<_> =
+                one.durable.then(|| deletion(ExchangeRecord::key(&vhost.name, &one.name))).into_iter().collect();
             items.extend(self.ends_of_delays(vhost, &one.name));
             parts.push((Part::Exchange(one), items));
         }

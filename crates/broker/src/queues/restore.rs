@@ -9,9 +9,9 @@ use routing::{Declaration, Destination, Name};
 use types::{LogId, PartitionIndex};
 
 use super::admin::{Life, QueueDeclaration, queue_overrides};
+use super::arguments::QueueArguments;
 use super::claims::{self, Claim};
 use super::delays;
-use super::arguments::QueueArguments;
 use super::parameters;
 use super::policy_walk::Subjected;
 use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
@@ -36,7 +36,9 @@ impl FoundQueues {
         if parameters::is_key(key) {
             match parameters::decode(key, value) {
                 Some(found) => self.parameters.push(found),
-                None => tracing::warn!(key = %key.escape_ascii(), "record of a policy or parameter that is not readable ignored"),
+                None => {
+                    tracing::warn!(key = %key.escape_ascii(), "record of a policy or parameter that is not readable ignored")
+                }
             }
             return;
         }
@@ -47,13 +49,18 @@ impl FoundQueues {
             Some((vhost, Found::Exchange(name, record))) => self.exchanges.push((vhost, name, record)),
             Some((vhost, Found::Queue(name, record))) => self.queues.push((vhost, name, record)),
             Some((vhost, Found::Binding(record, number))) => self.bindings.push((number, vhost, record)),
-            None => tracing::warn!(key = %key.escape_ascii(), "record of an exchange, queue or binding that is not readable ignored"),
+            None => {
+                tracing::warn!(key = %key.escape_ascii(), "record of an exchange, queue or binding that is not readable ignored")
+            }
         }
     }
 
     /// What people call the logs that belong to no topic of Kafka clients.
     pub fn log_names(&self) -> Vec<(LogId, String)> {
-        let queues = self.queues.iter().map(|(_, name, record)| (record.log, format!("queue {}", String::from_utf8_lossy(name))));
+        let queues = self
+            .queues
+            .iter()
+            .map(|(_, name, record)| (record.log, format!("queue {}", String::from_utf8_lossy(name))));
         queues.chain(self.delays.logs().map(|log| (log, "delayed messages of an exchange".to_owned()))).collect()
     }
 
@@ -64,7 +71,11 @@ impl FoundQueues {
 
     /// Logs of queues' own topics.
     pub fn own_logs(&self) -> impl Iterator<Item = LogId> + '_ {
-        self.queues.iter().filter(|(_, _, record)| !record.attached).map(|(_, _, record)| record.log).chain(self.delays.logs())
+        self.queues
+            .iter()
+            .filter(|(_, _, record)| !record.attached)
+            .map(|(_, _, record)| record.log)
+            .chain(self.delays.logs())
     }
 }
 
@@ -76,7 +87,8 @@ impl Broker {
             if self.topic_by_id(record.topic).is_some() {
                 continue;
             }
-            let overrides = QueueArguments::new(&record.arguments).map_or_else(|_| queue_overrides(), |rules| rules.overrides());
+            let overrides =
+                QueueArguments::new(&record.arguments).map_or_else(|_| queue_overrides(), |rules| rules.overrides());
             let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides };
             match claims::topic_name(vhost, name, record) {
                 Some(known_as) => self.publish(known_as, topic),
@@ -121,7 +133,8 @@ impl Broker {
                 continue;
             };
             let ExchangeRecord { kind, auto_delete, internal, arguments } = record;
-            let declaration = Declaration { name: name.clone(), kind: &kind, durable: true, auto_delete, internal, arguments };
+            let declaration =
+                Declaration { name: name.clone(), kind: &kind, durable: true, auto_delete, internal, arguments };
             if let Err(error) = host.exchanges().write().declare(declaration) {
                 tracing::warn!(%error, vhost, exchange = %name, "exchange of the catalog cannot be declared");
             }
@@ -131,7 +144,9 @@ impl Broker {
         }
         for (vhost, name, record) in found.queues {
             let host = self.vhosts.or_new(&vhost);
-            let topic = self.topic_by_id(record.topic).filter(|topic| topic.log(PartitionIndex(0)).is_some_and(|log| log.id() == record.log));
+            let topic = self
+                .topic_by_id(record.topic)
+                .filter(|topic| topic.log(PartitionIndex(0)).is_some_and(|log| log.id() == record.log));
             let (Some(topic), Ok(rules)) = (topic, QueueArguments::new(&record.arguments)) else {
                 orphans.push(QueueRecord::key(&vhost, &name));
                 continue;
@@ -148,14 +163,19 @@ impl Broker {
                 continue;
             };
             let mut table = host.exchanges().write();
-            let to = if record.to_queue { table.queue(&record.destination).map(Destination::Queue) } else { Some(Destination::Exchange(&record.destination)) };
+            let to = if record.to_queue {
+                table.queue(&record.destination).map(Destination::Queue)
+            } else {
+                Some(Destination::Exchange(&record.destination))
+            };
             if to.is_none_or(|to| table.bind(&record.source, to, &record.key, &record.arguments).is_err()) {
                 orphans.push(record.key(&vhost));
             }
         }
         self.restore_delays(std::mem::take(&mut found.delays));
         if !orphans.is_empty() {
-            self.subscriptions().append_alone(0, orphans.into_iter().map(|key| AppendItem::State { key, value: None }).collect());
+            self.subscriptions()
+                .append_alone(0, orphans.into_iter().map(|key| AppendItem::State { key, value: None }).collect());
         }
     }
 }

@@ -50,13 +50,26 @@ impl Caller {
 impl Broker {
     /// # Errors
     /// He may not.
-    fn check_as(&self, who: &Principal, vhost: &Vhost, permission: Permission, operation: AclOperation, resource: Resource<'_>) -> Result<(), Box<Denial>> {
+    fn check_as(
+        &self,
+        who: &Principal,
+        vhost: &Vhost,
+        permission: Permission,
+        operation: AclOperation,
+        resource: Resource<'_>,
+    ) -> Result<(), Box<Denial>> {
         self.security().check_permission(who, &vhost.name, permission, resource)?;
         self.check_entries(who, vhost, operation, resource)
     }
 
     /// By access control entries alone, for which a queue and an exchange are topics.
-    pub(super) fn check_entries(&self, who: &Principal, vhost: &Vhost, operation: AclOperation, resource: Resource<'_>) -> Result<(), Box<Denial>> {
+    pub(super) fn check_entries(
+        &self,
+        who: &Principal,
+        vhost: &Vhost,
+        operation: AclOperation,
+        resource: Resource<'_>,
+    ) -> Result<(), Box<Denial>> {
         if !self.security().acls_enforced() {
             return Ok(());
         }
@@ -69,7 +82,13 @@ impl Broker {
     ///
     /// # Errors
     /// He may not.
-    fn check_passing_on(&self, who: &Principal, vhost: &Vhost, from: Resource<'_>, to: &[u8]) -> Result<(), Box<Denial>> {
+    fn check_passing_on(
+        &self,
+        who: &Principal,
+        vhost: &Vhost,
+        from: Resource<'_>,
+        to: &[u8],
+    ) -> Result<(), Box<Denial>> {
         self.check_as(who, vhost, Permission::Read, AclOperation::Read, from)?;
         self.check_as(who, vhost, Permission::Write, AclOperation::Write, Resource::Exchange(to))
     }
@@ -86,12 +105,23 @@ impl Broker {
     ///
     /// # Errors
     /// He may not.
-    pub(super) fn check_new_queue(&self, who: &Principal, vhost: &Vhost, queue: &[u8], rules: &QueueArguments, topic: Option<&Topic>) -> Result<(), Box<Denial>> {
+    pub(super) fn check_new_queue(
+        &self,
+        who: &Principal,
+        vhost: &Vhost,
+        queue: &[u8],
+        rules: &QueueArguments,
+        topic: Option<&Topic>,
+    ) -> Result<(), Box<Denial>> {
         if let Some(exchange) = &rules.dead_letter_exchange {
             self.check_passing_on(who, vhost, Resource::Queue(queue), exchange)?;
         }
         let ask = |operation, resource, entry: &str, kind| {
-            self.security().check_acl(who, &vhost.name, AclQuestion { operation, resource, entry, kind, name: entry.as_bytes() })
+            self.security().check_acl(
+                who,
+                &vhost.name,
+                AclQuestion { operation, resource, entry, kind, name: entry.as_bytes() },
+            )
         };
         if let Some(topic) = topic {
             // Its consumers get what others have written, and its publishers write where others read.
@@ -118,9 +148,17 @@ impl Broker {
     ///
     /// # Errors
     /// He may not.
-    pub(super) fn check_new_exchange(&self, who: &Principal, vhost: &Vhost, exchange: &[u8], arguments: &routing::Arguments) -> Result<(), Box<Denial>> {
+    pub(super) fn check_new_exchange(
+        &self,
+        who: &Principal,
+        vhost: &Vhost,
+        exchange: &[u8],
+        arguments: &routing::Arguments,
+    ) -> Result<(), Box<Denial>> {
         match arguments.get(b"alternate-exchange").map(|argument| &argument.value) {
-            Some(OwnedValue::Bytes(alternate)) => self.check_passing_on(who, vhost, Resource::Exchange(exchange), alternate),
+            Some(OwnedValue::Bytes(alternate)) => {
+                self.check_passing_on(who, vhost, Resource::Exchange(exchange), alternate)
+            }
             _ => Ok(()),
         }
     }
@@ -129,7 +167,12 @@ impl Broker {
     ///
     /// # Errors
     /// He may not.
-    pub(super) fn check_deletable(&self, who: &Principal, vhost: &Vhost, resource: Resource<'_>) -> Result<(), Box<Denial>> {
+    pub(super) fn check_deletable(
+        &self,
+        who: &Principal,
+        vhost: &Vhost,
+        resource: Resource<'_>,
+    ) -> Result<(), Box<Denial>> {
         self.check_as(who, vhost, Permission::Configure, AclOperation::Delete, resource)
     }
 
@@ -145,8 +188,19 @@ impl Broker {
     }
 
     /// By access control entries alone.
-    fn check_entry(&self, who: &Principal, (operation, resource): (AclOperation, AclResource), name: &str) -> Result<(), Box<Denial>> {
-        let question = AclQuestion { operation, resource, entry: name, kind: if resource == AclResource::Group { "group" } else { "topic" }, name: name.as_bytes() };
+    fn check_entry(
+        &self,
+        who: &Principal,
+        (operation, resource): (AclOperation, AclResource),
+        name: &str,
+    ) -> Result<(), Box<Denial>> {
+        let question = AclQuestion {
+            operation,
+            resource,
+            entry: name,
+            kind: if resource == AclResource::Group { "group" } else { "topic" },
+            name: name.as_bytes(),
+        };
         Ok(self.security().check_acl(who, DEFAULT_VHOST, question)?)
     }
 
@@ -154,7 +208,13 @@ impl Broker {
     ///
     /// # Errors
     /// He may not.
-    pub fn check_topic(&self, who: &Principal, permission: Permission, operation: AclOperation, name: &str) -> Result<(), Box<Denial>> {
+    pub fn check_topic(
+        &self,
+        who: &Principal,
+        permission: Permission,
+        operation: AclOperation,
+        name: &str,
+    ) -> Result<(), Box<Denial>> {
         let (vhost, thing) = self.thing_of_topic(name);
         self.security().check_permission(who, &vhost, permission, Resource::Queue(&thing))?;
         let of_all = matches!(operation, AclOperation::Create | AclOperation::Delete);
@@ -168,7 +228,13 @@ impl Broker {
     ///
     /// # Errors
     /// He may not.
-    pub fn check_group(&self, who: &Principal, permission: Permission, operation: AclOperation, name: &str) -> Result<(), Box<Denial>> {
+    pub fn check_group(
+        &self,
+        who: &Principal,
+        permission: Permission,
+        operation: AclOperation,
+        name: &str,
+    ) -> Result<(), Box<Denial>> {
         if name == QUEUE_GROUP {
             return Ok(self.security().check_administrator(who, "group", name)?);
         }
@@ -181,25 +247,40 @@ impl Broker {
     ///
     /// # Errors
     /// He may not.
-    pub fn check_publish(&self, who: &Principal, vhost: &Vhost, exchange: &[u8], keys: &[String]) -> Result<(), Box<Denial>> {
+    pub fn check_publish(
+        &self,
+        who: &Principal,
+        vhost: &Vhost,
+        exchange: &[u8],
+        keys: &[String],
+    ) -> Result<(), Box<Denial>> {
         let resource = Resource::Exchange(exchange);
         if exchange.is_empty() {
             self.security().check_permission(who, &vhost.name, Permission::Write, resource)?;
-            keys.iter().try_for_each(|key| self.check_entries(who, vhost, AclOperation::Write, Resource::Queue(key.as_bytes())))?;
+            keys.iter().try_for_each(|key| {
+                self.check_entries(who, vhost, AclOperation::Write, Resource::Queue(key.as_bytes()))
+            })?;
         } else {
             self.check_as(who, vhost, Permission::Write, AclOperation::Write, resource)?;
         }
         if !has_keys(vhost, exchange) {
             return Ok(());
         }
-        Ok(keys.iter().try_for_each(|key| self.security().check_key(who, &vhost.name, Permission::Write, exchange, key.as_bytes()))?)
+        Ok(keys.iter().try_for_each(|key| {
+            self.security().check_key(who, &vhost.name, Permission::Write, exchange, key.as_bytes())
+        })?)
     }
 
     /// May he make and take away this binding? Of what is not there he is told when he may.
     ///
     /// # Errors
     /// `Denied`, `Bind`, `Queue`.
-    pub(super) fn check_binding(&self, caller: &Caller, vhost: &Vhost, wish: &BindingWish) -> Result<(), ExchangeError> {
+    pub(super) fn check_binding(
+        &self,
+        caller: &Caller,
+        vhost: &Vhost,
+        wish: &BindingWish,
+    ) -> Result<(), ExchangeError> {
         let (who, destination) = (&caller.principal, &*wish.destination);
         let resource = if wish.to_queue { Resource::Queue(destination) } else { Resource::Exchange(destination) };
         self.check_as(who, vhost, Permission::Write, AclOperation::Write, resource)?;
@@ -219,7 +300,11 @@ impl Broker {
 
 /// Are keys looked at?
 fn has_keys(vhost: &Vhost, exchange: &[u8]) -> bool {
-    vhost.exchanges.read().exchange(exchange).is_some_and(|exchange| exchange.kind() == Kind::Topic && !exchange.delayed())
+    vhost
+        .exchanges
+        .read()
+        .exchange(exchange)
+        .is_some_and(|exchange| exchange.kind() == Kind::Topic && !exchange.delayed())
 }
 
 #[cfg(test)]

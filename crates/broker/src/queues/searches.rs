@@ -43,7 +43,9 @@ impl Searches {
     pub fn await_one<'a>(&self, mut logs: impl Iterator<Item = &'a Arc<Log>>, asker: Asker) -> bool {
         let mut under_way = self.0.lock();
         let Some(log) = logs.find(|log| under_way.contains_key(&log.id())) else { return false };
-        let Some(search) = under_way.get_mut(&log.id()).filter(|search| search.askers.len() < ASKERS_MAX) else { return false };
+        let Some(search) = under_way.get_mut(&log.id()).filter(|search| search.askers.len() < ASKERS_MAX) else {
+            return false;
+        };
         search.askers.push((asker, log.last_stable().0));
         true
     }

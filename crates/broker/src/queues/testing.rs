@@ -82,7 +82,11 @@ pub(crate) fn name(text: &str) -> Name {
 
 /// Arguments of text.
 pub(crate) fn arguments(fields: &[(&str, &str)]) -> Arguments {
-    let field = |(name, value): &(&str, &str)| Argument { name: name.as_bytes().into(), tag: b'S', value: OwnedValue::Bytes(value.as_bytes().into()) };
+    let field = |(name, value): &(&str, &str)| Argument {
+        name: name.as_bytes().into(),
+        tag: b'S',
+        value: OwnedValue::Bytes(value.as_bytes().into()),
+    };
     Arguments::new(fields.iter().map(field).collect())
 }
 
@@ -117,10 +121,27 @@ impl Node {
         for number in 0..count {
             let own = folder.path().join(number.to_string());
             std::fs::create_dir_all(&own).expect("a folder");
-            let disk = Arc::new(Disk { storage: RealStorage::open(&own, IoMode::Buffered).expect("a folder"), full: AtomicBool::new(false) });
-            let config = JournalConfig { number: number as u16, segment_bytes: 1 << 20, tail_bytes: 4 << 20, retention_check_ms: 50, ..JournalConfig::default() };
-            let (storage, submit) = (Arc::clone(&disk) as Arc<dyn Storage>, submitter(IoMode::Buffered).expect("always there"));
-            let opened = journal::open(config, storage, Arc::new(MemoryArchive::default()), submit, Arc::new(SystemClock), uuid::Uuid::new_v4());
+            let disk = Arc::new(Disk {
+                storage: RealStorage::open(&own, IoMode::Buffered).expect("a folder"),
+                full: AtomicBool::new(false),
+            });
+            let config = JournalConfig {
+                number: number as u16,
+                segment_bytes: 1 << 20,
+                tail_bytes: 4 << 20,
+                retention_check_ms: 50,
+                ..JournalConfig::default()
+            };
+            let (storage, submit) =
+                (Arc::clone(&disk) as Arc<dyn Storage>, submitter(IoMode::Buffered).expect("always there"));
+            let opened = journal::open(
+                config,
+                storage,
+                Arc::new(MemoryArchive::default()),
+                submit,
+                Arc::new(SystemClock),
+                uuid::Uuid::new_v4(),
+            );
             let opened = opened.expect("it opens");
             let (writer, keeper) = (opened.writer, opened.keeper);
             threads.extend([std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())]);
@@ -156,7 +177,8 @@ impl Node {
     /// One of which the log is in a journal that is given.
     pub fn queue_in(&self, journal: usize) -> Arc<Queue> {
         let mut queues = (0..).map(|number| self.queue(&format!("of-{journal}-{number}"), Arguments::default()));
-        let found = queues.find(|queue| self.broker.journal_number(queue.log().id()) == journal && queue.log().end().0 == 0);
+        let found =
+            queues.find(|queue| self.broker.journal_number(queue.log().id()) == journal && queue.log().end().0 == 0);
         found.expect("logs go to the journals in turn")
     }
 
@@ -178,7 +200,8 @@ impl Node {
         self.disks[journal].full.store(true, Ordering::SeqCst);
         let refused = (0..10_000).find_map(|_| self.append(log, &[b'x'; 50_000], &[]).err());
         assert_eq!(refused, Some(AppendError::DiskFull));
-        let step = |_: &usize| self.broker.commit_from_reserve(journal, vec![Self::item(log, &[b'x'; 50_000], &[])]).is_ok();
+        let step =
+            |_: &usize| self.broker.commit_from_reserve(journal, vec![Self::item(log, &[b'x'; 50_000], &[])]).is_ok();
         (0..steps.unwrap_or(usize::MAX)).take_while(step).count()
     }
 

@@ -112,7 +112,8 @@ impl Ticker {
                 }
                 let time = now();
                 let mut due = Vec::new();
-                while let Some((at, queue)) = state.due.first().copied().filter(|(at, _)| *at <= time && !state.closed) {
+                while let Some((at, queue)) = state.due.first().copied().filter(|(at, _)| *at <= time && !state.closed)
+                {
                     state.due.remove(&(at, queue));
                     due.push(queue);
                 }

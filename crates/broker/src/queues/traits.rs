@@ -39,7 +39,8 @@ impl MessageTraits {
 
     /// Of a record, whoever made it. A header of another form says nothing.
     pub fn of(record: &Record) -> Self {
-        let found = record.headers.iter().find(|(name, _)| **name == *TRAITS_HEADER).and_then(|(_, value)| value.as_deref());
+        let found =
+            record.headers.iter().find(|(name, _)| **name == *TRAITS_HEADER).and_then(|(_, value)| value.as_deref());
         found.and_then(Self::decode).unwrap_or_default()
     }
 

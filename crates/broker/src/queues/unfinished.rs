@@ -88,7 +88,11 @@ impl Broker {
             return items;
         }
         // One after the other a later one may find the space that an earlier one did not.
-        let items = if items.len() > 1 && self.journals()[journal].takes(&items, 0) { vec![AppendItem::Together(items)] } else { items };
+        let items = if items.len() > 1 && self.journals()[journal].takes(&items, 0) {
+            vec![AppendItem::Together(items)]
+        } else {
+            items
+        };
         let mut results = self.commit_by(journal, items.clone(), Journal::append_from_reserve).into_iter();
         // A queue that is gone takes nothing.
         let refused = |_: &AppendItem| !matches!(results.next(), Some(Ok(_) | Err(AppendError::LogDeleted)));

@@ -67,7 +67,9 @@ impl Vhost {
     pub(super) fn complete(&self, mut wish: QueueDeclaration) -> Result<QueueDeclaration, QueueError> {
         self.check_alive()?;
         let metadata = self.metadata();
-        let Some(kind) = metadata.default_queue_type.as_deref().filter(|_| wish.arguments.get(b"x-queue-type").is_none()) else {
+        let Some(kind) =
+            metadata.default_queue_type.as_deref().filter(|_| wish.arguments.get(b"x-queue-type").is_none())
+        else {
             return Ok(wish);
         };
         let replicated = kind != "classic";
@@ -97,7 +99,8 @@ impl Vhost {
             let all = self.policies.all(scope);
             all.into_iter().map(move |policy| policy_key(&self.name, scope, policy.name()))
         });
-        let parameters = self.parameters.all().into_iter().map(|(component, name, _)| parameter_key(&self.name, &component, &name));
+        let parameters =
+            self.parameters.all().into_iter().map(|(component, name, _)| parameter_key(&self.name, &component, &name));
         policies.chain(parameters).collect()
     }
 }

@@ -50,7 +50,9 @@ pub(super) enum Seen<'a> {
 /// Of what was published.
 pub(super) fn bytes_of(record: &Record) -> usize {
     let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
-    length(&record.key) + length(&record.value) + record.headers.iter().map(|(name, value)| name.len() + length(value)).sum::<usize>()
+    length(&record.key)
+        + length(&record.value)
+        + record.headers.iter().map(|(name, value)| name.len() + length(value)).sum::<usize>()
 }
 
 /// How a read went.
@@ -177,8 +179,15 @@ impl Window {
         if offset < log.start().0 {
             return Ok(Filled::Gone(log.start().0));
         }
-        match broker.journal_of(log.id()).read_tail(log, Offset(offset)..end, Self::piece(&broker.vhosts().windows), true) {
-            TailRead::Data { slices, next, .. } => self.take(log, slices, offset..next.0, opening).map(|()| Filled::Yes),
+        match broker.journal_of(log.id()).read_tail(
+            log,
+            Offset(offset)..end,
+            Self::piece(&broker.vhosts().windows),
+            true,
+        ) {
+            TailRead::Data { slices, next, .. } => {
+                self.take(log, slices, offset..next.0, opening).map(|()| Filled::Yes)
+            }
             TailRead::Cold => Ok(Filled::Cold),
             TailRead::Empty | TailRead::OutOfRange => Ok(Filled::Empty),
         }
@@ -188,7 +197,13 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::fill`].
-    pub fn take(&mut self, log: &Log, slices: impl IntoIterator<Item = Bytes>, range: Range<u64>, mut opening: Opening<'_>) -> Result<(), NotOpened> {
+    pub fn take(
+        &mut self,
+        log: &Log,
+        slices: impl IntoIterator<Item = Bytes>,
+        range: Range<u64>,
+        mut opening: Opening<'_>,
+    ) -> Result<(), NotOpened> {
         self.clear();
         let slices: SmallVec<[Bytes; 1]> = slices.into_iter().collect();
         let records = &mut self.records;
@@ -224,26 +239,41 @@ mod tests {
     use super::*;
 
     fn record(offset: u64) -> Record {
-        Record { offset: Offset(offset), timestamp: 0, key: None, value: None, headers: record::Headers::new(), vouched: false }
+        Record {
+            offset: Offset(offset),
+            timestamp: 0,
+            key: None,
+            value: None,
+            headers: record::Headers::new(),
+            vouched: false,
+        }
     }
 
     #[test]
     fn it_says_what_is_there_what_is_not_and_what_it_does_not_know() {
-        let mut window = Window { covers: 10..20, records: [10, 11, 15].map(|at| (at, Some(record(at)))).into(), at: 0, ..Window::default() };
+        let mut window = Window {
+            covers: 10..20,
+            records: [10, 11, 15].map(|at| (at, Some(record(at)))).into(),
+            at: 0,
+            ..Window::default()
+        };
         let mut see = |offset| match window.see(offset) {
             Seen::Record(record) => (record.offset.0, "record"),
             Seen::Nothing(next) => (next, "nothing"),
             Seen::Unread => (offset, "unread"),
         };
-        assert_eq!([9, 10, 15, 11, 12, 16, 20].map(&mut see), [
-            (9, "unread"),
-            (10, "record"),
-            (15, "record"),
-            (11, "record"),
-            (15, "nothing"),
-            (20, "nothing"),
-            (20, "unread"),
-        ]);
+        assert_eq!(
+            [9, 10, 15, 11, 12, 16, 20].map(&mut see),
+            [
+                (9, "unread"),
+                (10, "record"),
+                (15, "record"),
+                (11, "record"),
+                (15, "nothing"),
+                (20, "nothing"),
+                (20, "unread"),
+            ]
+        );
         assert!(matches!(window.see(11), Seen::Record(_)));
         assert_eq!(window.take_seen().map(|record| record.offset.0), Some(11));
         assert!(matches!(window.see(11), Seen::Unread), "what was taken has to be read again");
@@ -258,7 +288,15 @@ mod tests {
             let value = Some(block.slice(at as usize * 1000..(at as usize + 1) * 1000));
             Record { value, headers: [(Bytes::from_static(b"h"), None)].into(), ..record(at) }
         };
-        (Window { covers: 0..10, slices: [block.clone()].into_iter().collect(), records: (0..10).map(|at| (at, Some(whole(at)))).collect(), ..Window::default() }, block)
+        (
+            Window {
+                covers: 0..10,
+                slices: [block.clone()].into_iter().collect(),
+                records: (0..10).map(|at| (at, Some(whole(at)))).collect(),
+                ..Window::default()
+            },
+            block,
+        )
     }
 
     #[test]

@@ -142,7 +142,8 @@ mod tests {
         let memory = Arc::new(WindowMemory::default());
         memory.set_max(4 << 20);
         let kept: Vec<Charge> = std::iter::from_fn(|| memory.take(64 << 10)).collect();
-        let unpacked: Vec<Bytes> = std::iter::from_fn(|| (!memory.is_full()).then(|| memory.own(vec![7; 64 << 10]))).collect();
+        let unpacked: Vec<Bytes> =
+            std::iter::from_fn(|| (!memory.is_full()).then(|| memory.own(vec![7; 64 << 10]))).collect();
         assert_eq!((kept.len(), unpacked.len(), memory.used()), (32, 32, 4 << 20));
     }
 
@@ -157,7 +158,10 @@ mod tests {
             let before = memory.used();
             let charge = memory.hold(&mut slices);
             assert_eq!(slices.concat(), vec![7u8; 1000]);
-            assert_eq!((slices.len(), memory.used() - before), if number == 0 { (2, 2 * BLOCK_BYTES) } else { (1, 1000) });
+            assert_eq!(
+                (slices.len(), memory.used() - before),
+                if number == 0 { (2, 2 * BLOCK_BYTES) } else { (1, 1000) }
+            );
             waiting.push((charge, slices));
         }
         assert!(memory.is_short() && memory.take(1).is_none(), "nobody else keeps anything");

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use journal::{AppendError, AppendItem};
 
+use super::Quotas;
 use super::entity::{InvalidQuota, QuotaEntity, QuotaKey, QuotaValues};
 use super::record;
-use super::Quotas;
 use crate::Broker;
 
 /// Entities that can have quotas.
@@ -40,7 +40,10 @@ impl QuotaChange {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn of<'a>(entity: QuotaEntity, values: impl IntoIterator<Item = (&'a str, Option<f64>)>) -> Result<Self, InvalidQuota> {
+    pub fn of<'a>(
+        entity: QuotaEntity,
+        values: impl IntoIterator<Item = (&'a str, Option<f64>)>,
+    ) -> Result<Self, InvalidQuota> {
         let checked = |(key, value): (&str, Option<f64>)| Ok((entity.check(key, value)?, value));
         let values = values.into_iter().map(checked).collect::<Result<_, _>>()?;
         Ok(Self { entity, values })

@@ -57,7 +57,11 @@ pub type QuotaValues = BTreeMap<QuotaKey, f64>;
 impl QuotaKey {
     /// All of them.
     pub const ALL: [Self; 5] = [
-        Self::ProducerByteRate, Self::ConsumerByteRate, Self::RequestPercentage, Self::ControllerMutationRate, Self::ConnectionCreationRate,
+        Self::ProducerByteRate,
+        Self::ConsumerByteRate,
+        Self::RequestPercentage,
+        Self::ControllerMutationRate,
+        Self::ConnectionCreationRate,
     ];
 
     /// Kafka's name.
@@ -268,17 +272,30 @@ mod tests {
 
     #[test]
     fn keys_and_values_are_checked() {
-        let (user, ip) = (QuotaEntity::of([("user", None)]).expect("a user"), QuotaEntity::of([("ip", None)]).expect("an address"));
+        let (user, ip) =
+            (QuotaEntity::of([("user", None)]).expect("a user"), QuotaEntity::of([("ip", None)]).expect("an address"));
         assert_eq!(user.check("producer_byte_rate", Some(1e7)), Ok(QuotaKey::ProducerByteRate));
         assert_eq!(user.check("request_percentage", Some(0.5)), Ok(QuotaKey::RequestPercentage));
-        assert_eq!(user.check("connection_creation_rate", None), Err(InvalidQuota::Key("connection_creation_rate".to_owned())));
+        assert_eq!(
+            user.check("connection_creation_rate", None),
+            Err(InvalidQuota::Key("connection_creation_rate".to_owned()))
+        );
         assert_eq!(ip.check("connection_creation_rate", Some(3.0)), Ok(QuotaKey::ConnectionCreationRate));
         for wrong in [0.5, 1.5, f64::INFINITY, 2e19] {
-            assert!(matches!(user.check("producer_byte_rate", Some(wrong)), Err(InvalidQuota::NotWhole(..))), "{wrong}");
+            assert!(
+                matches!(user.check("producer_byte_rate", Some(wrong)), Err(InvalidQuota::NotWhole(..))),
+                "{wrong}"
+            );
         }
-        assert_eq!(user.check("request_percentage", Some(f64::INFINITY)), Err(InvalidQuota::NotFinite("request_percentage")));
+        assert_eq!(
+            user.check("request_percentage", Some(f64::INFINITY)),
+            Err(InvalidQuota::NotFinite("request_percentage"))
+        );
         for wrong in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
-            assert!(matches!(user.check("request_percentage", Some(wrong)), Err(InvalidQuota::NotPositive(_))), "{wrong}");
+            assert!(
+                matches!(user.check("request_percentage", Some(wrong)), Err(InvalidQuota::NotPositive(_))),
+                "{wrong}"
+            );
         }
     }
 

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use delivery::ConsumerId;
 use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
 use journal::Log;
+use parking_lot::{Mutex, RwLock};
 use types::{ByteSize, ConnectionId, TopicId};
 
 use super::Account;
@@ -78,14 +78,20 @@ impl Rule {
     fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace().peekable();
         let hours = words.next_if(|word| word.contains(':')).map(hours).transpose()?;
-        let lag = words.next().and_then(|word| word.strip_prefix("lag>")).ok_or_else(|| format!("{text:?} has no lag, like lag>1GiB"))?;
+        let lag = words
+            .next()
+            .and_then(|word| word.strip_prefix("lag>"))
+            .ok_or_else(|| format!("{text:?} has no lag, like lag>1GiB"))?;
         let beyond = if words.next_if_eq(&"records").is_some() || lag.ends_with("records") {
             let number = lag.trim_end_matches("records");
             Beyond::Records(number.parse().map_err(|_| format!("{lag:?} is not a number of records"))?)
         } else {
             Beyond::Bytes(lag.parse::<ByteSize>().map_err(|error| error.to_string())?.bytes())
         };
-        let rate = words.next().and_then(|word| word.strip_suffix("/min")).ok_or_else(|| format!("{text:?} has no rate, like 60MiB/min"))?;
+        let rate = words
+            .next()
+            .and_then(|word| word.strip_suffix("/min"))
+            .ok_or_else(|| format!("{text:?} has no rate, like 60MiB/min"))?;
         let bytes_a_minute = rate.parse::<ByteSize>().map_err(|error| error.to_string())?.bytes();
         if bytes_a_minute == 0 {
             return Err("a group gets at least 1 byte a minute".to_owned());
@@ -97,11 +103,14 @@ impl Rule {
     }
 
     fn applies(&self, lag: Lag, minute: u32) -> bool {
-        let within = |(from, until)| if from <= until { (from..until).contains(&minute) } else { minute >= from || minute < until };
-        self.hours.is_none_or(within) && match self.beyond {
-            Beyond::Records(records) => lag.records > records,
-            Beyond::Bytes(bytes) => lag.bytes > bytes,
-        }
+        let within = |(from, until)| {
+            if from <= until { (from..until).contains(&minute) } else { minute >= from || minute < until }
+        };
+        self.hours.is_none_or(within)
+            && match self.beyond {
+                Beyond::Records(records) => lag.records > records,
+                Beyond::Bytes(bytes) => lag.bytes > bytes,
+            }
     }
 }
 
@@ -116,7 +125,8 @@ fn hours(text: &str) -> Result<(u32, u32), String> {
 }
 
 fn parse(text: &str) -> Result<Vec<Rule>, String> {
-    let rules: Vec<Rule> = text.split(';').map(str::trim).filter(|text| !text.is_empty()).map(Rule::parse).collect::<Result<_, _>>()?;
+    let rules: Vec<Rule> =
+        text.split(';').map(str::trim).filter(|text| !text.is_empty()).map(Rule::parse).collect::<Result<_, _>>()?;
     if rules.len() > RULES_MAX { Err(format!("a group has at most {RULES_MAX} rules")) } else { Ok(rules) }
 }
 
@@ -182,7 +192,13 @@ impl Laggard {
     }
 
     /// Messages are given out, as [`Laggard::hear_share_group`].
-    pub(crate) fn hear_single(&self, single: Single, lag: impl FnOnce() -> Lag, now: Instant, now_ms: i64) -> Option<Arc<Account>> {
+    pub(crate) fn hear_single(
+        &self,
+        single: Single,
+        lag: impl FnOnce() -> Lag,
+        now: Instant,
+        now_ms: i64,
+    ) -> Option<Arc<Account>> {
         let mut singles = self.singles.lock();
         if !singles.contains_key(&single) {
             singles.retain(|_, heard| heard.counts(now));
@@ -190,7 +206,13 @@ impl Laggard {
         self.hear_whole(singles.entry(single).or_default(), lag, now, now_ms)
     }
 
-    fn hear_whole(&self, heard: &mut Heard, lag: impl FnOnce() -> Lag, now: Instant, now_ms: i64) -> Option<Arc<Account>> {
+    fn hear_whole(
+        &self,
+        heard: &mut Heard,
+        lag: impl FnOnce() -> Lag,
+        now: Instant,
+        now_ms: i64,
+    ) -> Option<Arc<Account>> {
         let known = heard.whole.filter(|(_, at)| now.saturating_duration_since(*at) < LOOK_AGAIN);
         let (lag, _) = *heard.whole.insert(known.unwrap_or_else(|| (lag(), now)));
         self.judge(heard, lag, now, now_ms)
@@ -249,11 +271,18 @@ impl Laggards {
         let rules = parse(text).unwrap_or_default();
         let mut groups = self.groups.write();
         let known = groups.get(group);
-        let changed = known.map_or(&[][..], |known| &known.rules) != rules.as_slice() || known.is_some_and(|known| known.setter.as_ref() != setter);
+        let changed = known.map_or(&[][..], |known| &known.rules) != rules.as_slice()
+            || known.is_some_and(|known| known.setter.as_ref() != setter);
         if changed && rules.is_empty() {
             groups.remove(group);
         } else if changed {
-            let laggard = Laggard { group: group.to_owned(), setter: setter.cloned(), rules, heard: Mutex::default(), singles: Mutex::default() };
+            let laggard = Laggard {
+                group: group.to_owned(),
+                setter: setter.cloned(),
+                rules,
+                heard: Mutex::default(),
+                singles: Mutex::default(),
+            };
             groups.insert(group.to_owned(), Arc::new(laggard));
         }
         self.any.store(!groups.is_empty(), Ordering::Relaxed);
@@ -267,13 +296,20 @@ mod tests {
 
     #[test]
     fn rules_are_read_or_refused_with_a_reason() {
-        let rules = parse("08:00-18:30 lag>1GiB 600MiB/min; lag>5 records 1KiB/min;lag>7records 9/min; ").expect("rules");
-        assert_eq!(rules[0], Rule { hours: Some((480, 1110)), beyond: Beyond::Bytes(1 << 30), bytes_a_minute: 600 << 20 });
+        let rules =
+            parse("08:00-18:30 lag>1GiB 600MiB/min; lag>5 records 1KiB/min;lag>7records 9/min; ").expect("rules");
+        assert_eq!(
+            rules[0],
+            Rule { hours: Some((480, 1110)), beyond: Beyond::Bytes(1 << 30), bytes_a_minute: 600 << 20 }
+        );
         assert_eq!(rules[1], Rule { hours: None, beyond: Beyond::Records(5), bytes_a_minute: 1024 });
         assert_eq!((rules[2].beyond, rules.len()), (Beyond::Records(7), 3));
         assert_eq!(parse(""), Ok(Vec::new()));
         let of_time = ["25:00-26:00 lag>1 1/min", "08:00 lag>1 1/min"];
-        for wrong in ["lag>1GiB", "1GiB 1MiB/min", "lag>1 0/min", "lag>x 1/min", "lag>1 1/min more", "lag>1 1/s"].into_iter().chain(of_time) {
+        for wrong in ["lag>1GiB", "1GiB 1MiB/min", "lag>1 0/min", "lag>x 1/min", "lag>1 1/min more", "lag>1 1/s"]
+            .into_iter()
+            .chain(of_time)
+        {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert!(check(&"lag>1 1/min;".repeat(17)).is_err());
@@ -282,17 +318,29 @@ mod tests {
     #[test]
     fn the_lowest_rate_that_applies_counts_for_the_whole_group() {
         let laggards = Laggards::default();
-        assert!(laggards.set("g", "08:00-18:00 lag>100 600/min; lag>1000 60/min; 22:00-02:00 lag>0 records 1/min", None) && laggards.any());
-        assert!(!laggards.set("g", "08:00-18:00  lag>100 600/min; lag>1000 60/min; 22:00-02:00 lag>0 records 1/min", None));
+        assert!(
+            laggards.set("g", "08:00-18:00 lag>100 600/min; lag>1000 60/min; 22:00-02:00 lag>0 records 1/min", None)
+                && laggards.any()
+        );
+        assert!(!laggards.set(
+            "g",
+            "08:00-18:00  lag>100 600/min; lag>1000 60/min; 22:00-02:00 lag>0 records 1/min",
+            None
+        ));
         let (laggard, start) = (laggards.of_group("g").expect("rules"), Instant::now());
         let hear = |connection, bytes, hour: i64, after: u64| {
             let lag = Lag { records: bytes / 10, bytes };
-            laggard.hear(ConnectionId(connection), lag, start + Duration::from_secs(after), hour * 3_600_000).map(|account| account.rate())
+            laggard
+                .hear(ConnectionId(connection), lag, start + Duration::from_secs(after), hour * 3_600_000)
+                .map(|account| account.rate())
         };
         assert_eq!((hear(1, 100, 12, 0), hear(1, 101, 12, 0), hear(1, 101, 20, 0)), (None, Some(10.0), None));
         assert_eq!((hear(2, 1001, 12, 0), hear(1, 0, 12, 0)), (Some(1.0), Some(1.0)), "members are added up");
         assert_eq!(hear(1, 0, 12, 31), None, "who is not heard any more does not count");
-        assert_eq!((hear(1, 10, 23, 31), hear(1, 10, 1, 31), hear(1, 10, 3, 31)), (Some(1.0 / 60.0), Some(1.0 / 60.0), None));
+        assert_eq!(
+            (hear(1, 10, 23, 31), hear(1, 10, 1, 31), hear(1, 10, 3, 31)),
+            (Some(1.0 / 60.0), Some(1.0 / 60.0), None)
+        );
         assert!(laggards.set("g", "", None) && !laggards.any());
     }
 

@@ -24,9 +24,9 @@ use parking_lot::{Mutex, RwLock};
 
 pub use account::Account;
 pub use admin::{AlterQuotaError, QuotaChange};
-pub use laggard::{Lag, Laggard, Laggards};
-pub(crate) use laggard::Single;
 pub use entity::{InvalidQuota, QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaValues};
+pub(crate) use laggard::Single;
+pub use laggard::{Lag, Laggard, Laggards};
 pub(crate) use record::QUOTAS_KEY;
 pub use throttle::{Limit, Throttle};
 pub use usage::{QuotaSubject, QuotaUse};
@@ -106,7 +106,8 @@ impl Quotas {
             accounts: Mutex::default(),
             addresses: Mutex::default(),
             credit: seconds("quota.window.size.seconds").saturating_mul(times("quota.window.num")),
-            mutation_credit: seconds("controller.quota.window.size.seconds").saturating_mul(times("controller.quota.window.num")),
+            mutation_credit: seconds("controller.quota.window.size.seconds")
+                .saturating_mul(times("controller.quota.window.num")),
             request_wait_max: seconds("quota.window.size.seconds"),
             throttled: Default::default(),
             laggards: Laggards::default(),
@@ -160,7 +161,11 @@ impl Quotas {
     /// What is asked for of what is configured, in order.
     pub fn describe(&self, filter: &QuotaFilter) -> Vec<(QuotaEntity, QuotaValues)> {
         let configured = self.configured.read();
-        configured.iter().filter(|(entity, _)| filter.takes(entity)).map(|(entity, values)| (entity.clone(), values.clone())).collect()
+        configured
+            .iter()
+            .filter(|(entity, _)| filter.takes(entity))
+            .map(|(entity, values)| (entity.clone(), values.clone()))
+            .collect()
     }
 
     fn value(&self, key: QuotaKey, entity: &QuotaEntity) -> Option<f64> {
@@ -193,7 +198,10 @@ impl Quotas {
             accounts.by_holder.retain(|_, account| Arc::strong_count(account) > 1 || !account.is_full(now));
             accounts.tidy_at = accounts.by_holder.len() * 2;
         }
-        if accounts.by_holder.len() >= ACCOUNTS_MAX && holder.client_id.is_some() && !accounts.by_holder.contains_key(&holder) {
+        if accounts.by_holder.len() >= ACCOUNTS_MAX
+            && holder.client_id.is_some()
+            && !accounts.by_holder.contains_key(&holder)
+        {
             holder.client_id = Some(String::new());
         }
         let made = || {
@@ -216,7 +224,8 @@ impl Quotas {
             request: account(QuotaKey::RequestPercentage),
             mutation: account(QuotaKey::ControllerMutationRate),
         };
-        let any = found.produce.is_some() || found.fetch.is_some() || found.request.is_some() || found.mutation.is_some();
+        let any =
+            found.produce.is_some() || found.fetch.is_some() || found.request.is_some() || found.mutation.is_some();
         any.then(|| Box::new(found))
     }
 

@@ -113,7 +113,11 @@ mod tests {
                 assert_eq!(decode(&key, &value[..end]), None, "{end} bytes");
             }
             for end in 0..key.len() {
-                assert_ne!(decode(&key[..end], &value).map(|(entity, _)| super::key(&entity)), Some(key.clone()), "{end} bytes");
+                assert_ne!(
+                    decode(&key[..end], &value).map(|(entity, _)| super::key(&entity)),
+                    Some(key.clone()),
+                    "{end} bytes"
+                );
             }
         }
     }

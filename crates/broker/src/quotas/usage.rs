@@ -45,7 +45,13 @@ const NS_A_PERCENT: f64 = 1e7;
 impl QuotaUse {
     fn of(subject: QuotaSubject, key: &'static str, account: &Account, now: Instant) -> Self {
         let unit = if key == QuotaKey::RequestPercentage.name() { NS_A_PERCENT } else { 1.0 };
-        Self { subject, key, limit: Some(account.rate() / unit), taken: account.taken() as f64 / unit, wait: account.debt(now) }
+        Self {
+            subject,
+            key,
+            limit: Some(account.rate() / unit),
+            taken: account.taken() as f64 / unit,
+            wait: account.debt(now),
+        }
     }
 }
 
@@ -60,13 +66,21 @@ impl Broker {
             uses.push(QuotaUse::of(subject, holder.key.name(), account, now));
         }
         for (address, account) in &*quotas.addresses.lock() {
-            uses.push(QuotaUse::of(QuotaSubject::Address(address.to_string()), QuotaKey::ConnectionCreationRate.name(), account, now));
+            uses.push(QuotaUse::of(
+                QuotaSubject::Address(address.to_string()),
+                QuotaKey::ConnectionCreationRate.name(),
+                account,
+                now,
+            ));
         }
         for topic in self.topics() {
             let Some(of_topic) = topic.quotas() else { continue };
-            let accounts = [("mainstem.producer.byte.rate", &of_topic.produce), ("mainstem.consumer.byte.rate", &of_topic.fetch)];
+            let accounts =
+                [("mainstem.producer.byte.rate", &of_topic.produce), ("mainstem.consumer.byte.rate", &of_topic.fetch)];
             let limited = accounts.into_iter().filter_map(|(key, account)| Some((key, account.as_ref()?)));
-            uses.extend(limited.map(|(key, account)| QuotaUse::of(QuotaSubject::Topic(topic.name.clone()), key, account, now)));
+            uses.extend(
+                limited.map(|(key, account)| QuotaUse::of(QuotaSubject::Topic(topic.name.clone()), key, account, now)),
+            );
         }
         for laggard in quotas.laggards().all() {
             let (subject, key) = (QuotaSubject::Group(laggard.group.clone()), "mainstem.laggard.rules");

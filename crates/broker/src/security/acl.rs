@@ -143,13 +143,15 @@ impl AclOperation {
     /// What can be done with resources of a type, as clients may ask.
     pub fn on(resource: AclResource) -> &'static [Self] {
         use AclOperation::{
-            Alter, AlterConfigs, ClusterAction, Create, CreateTokens, Delete, Describe, DescribeConfigs, DescribeTokens, IdempotentWrite,
-            Read, TwoPhaseCommit, Write,
+            Alter, AlterConfigs, ClusterAction, Create, CreateTokens, Delete, Describe, DescribeConfigs,
+            DescribeTokens, IdempotentWrite, Read, TwoPhaseCommit, Write,
         };
         match resource {
             AclResource::Topic => &[Read, Write, Create, Describe, Delete, Alter, DescribeConfigs, AlterConfigs],
             AclResource::Group => &[Read, Describe, Delete, DescribeConfigs, AlterConfigs],
-            AclResource::Cluster => &[Create, ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite, Alter, Describe],
+            AclResource::Cluster => {
+                &[Create, ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite, Alter, Describe]
+            }
             AclResource::TransactionalId => &[Describe, Write, TwoPhaseCommit],
             AclResource::DelegationToken => &[Describe],
             AclResource::User => &[CreateTokens, DescribeTokens],

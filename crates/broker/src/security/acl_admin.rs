@@ -23,7 +23,11 @@ impl Broker {
             for acl in wishes {
                 let outcome = acl.check().and_then(|()| {
                     let known = inner.acls.contains(&acl) || new.contains(&acl);
-                    if !known && inner.acls.len() + new.len() >= ACLS_MAX { Err(AclError::TooMany(ACLS_MAX)) } else { Ok(known) }
+                    if !known && inner.acls.len() + new.len() >= ACLS_MAX {
+                        Err(AclError::TooMany(ACLS_MAX))
+                    } else {
+                        Ok(known)
+                    }
                 });
                 outcomes.push(outcome.map(|known| {
                     if !known {

@@ -38,7 +38,15 @@ impl<'a> Fields<'a> {
             AclPatternFilter::Any => None,
         };
         let AclFilter { resource, operation, permission, .. } = *filter;
-        Self { resource, name, pattern, principal: filter.principal.as_deref(), host: filter.host.as_deref(), operation, permission }
+        Self {
+            resource,
+            name,
+            pattern,
+            principal: filter.principal.as_deref(),
+            host: filter.host.as_deref(),
+            operation,
+            permission,
+        }
     }
 
     fn shape(&self) -> Shape {
@@ -93,7 +101,9 @@ impl<'a> Table<'a> {
     /// What a filter picks, in the order of the list.
     fn pick(&self, filter: &AclFilter) -> Vec<usize> {
         let fields = Fields::of(filter);
-        let (AclPatternFilter::Match, Some(name)) = (filter.pattern, fields.name) else { return self.find(fields).to_vec() };
+        let (AclPatternFilter::Match, Some(name)) = (filter.pattern, fields.name) else {
+            return self.find(fields).to_vec();
+        };
         let mut found = self.find(fields).to_vec();
         if name != WILDCARD {
             found.extend(self.find(Fields { name: Some(WILDCARD), ..fields }));

@@ -14,8 +14,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::acl::{ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResource, EVERYBODY, WILDCARD};
 use super::Security;
+use super::acl::{
+    ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResource, EVERYBODY, WILDCARD,
+};
 use crate::settings::Settings;
 
 /// What `authorizer.class.name` has to say for entries to count.
@@ -79,7 +81,10 @@ struct OfType {
 impl OfType {
     /// Those that are about a resource.
     fn about<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Acl> {
-        let literal = [name, WILDCARD].into_iter().take(if name == WILDCARD { 1 } else { 2 }).filter_map(|name| self.literal.get(name));
+        let literal = [name, WILDCARD]
+            .into_iter()
+            .take(if name == WILDCARD { 1 } else { 2 })
+            .filter_map(|name| self.literal.get(name));
         let prefixed = self.prefixed.range(..=name.len()).filter_map(|(length, names)| names.get(name.get(..*length)?));
         literal.chain(prefixed).flatten().map(|acl| &**acl)
     }
@@ -169,7 +174,14 @@ impl Acls {
 
     /// May he do it with each resource whose name begins so? `open`: who may if nothing is said. An entry that allows has to be for all of them, and none
     /// may deny one of them.
-    fn decide_prefix(&self, subject: &Subject, operation: AclOperation, resource: AclResource, prefix: &str, open: bool) -> bool {
+    fn decide_prefix(
+        &self,
+        subject: &Subject,
+        operation: AclOperation,
+        resource: AclResource,
+        prefix: &str,
+        open: bool,
+    ) -> bool {
         let Some(of_type) = self.by_type.get(&resource) else { return open };
         let is_for_all = |acl: &Acl| match acl.pattern {
             AclPattern::Literal => acl.name == WILDCARD,
@@ -195,7 +207,8 @@ impl Acls {
     fn decide_any(&self, subject: &Subject, operation: AclOperation, resource: AclResource) -> bool {
         let Some(of_type) = self.by_type.get(&resource) else { return false };
         let own = || of_type.all().filter(|acl| is_of(acl, subject));
-        let denied: Vec<&Acl> = own().filter(|acl| acl.permission == AclPermission::Deny && denies(acl, operation)).collect();
+        let denied: Vec<&Acl> =
+            own().filter(|acl| acl.permission == AclPermission::Deny && denies(acl, operation)).collect();
         if denied.iter().any(|acl| acl.pattern == AclPattern::Literal && acl.name == WILDCARD) {
             return false;
         }
@@ -206,12 +219,17 @@ impl Acls {
                 (AclPattern::Literal, AclPattern::Prefixed) => false,
             })
         };
-        own().any(|acl| acl.permission == AclPermission::Allow && [operation, AclOperation::All].contains(&acl.operation) && !covered(acl))
+        own().any(|acl| {
+            acl.permission == AclPermission::Allow
+                && [operation, AclOperation::All].contains(&acl.operation)
+                && !covered(acl)
+        })
     }
 }
 
 fn is_of(acl: &Acl, subject: &Subject) -> bool {
-    (acl.principal == subject.principal || acl.principal == EVERYBODY) && (acl.host == WILDCARD || is_from(&acl.host, subject))
+    (acl.principal == subject.principal || acl.principal == EVERYBODY)
+        && (acl.host == WILDCARD || is_from(&acl.host, subject))
 }
 
 /// Is it his address? One of IPv6 can be written in several ways: Java, and so Kafka, leaves no zeros out.
@@ -259,9 +277,17 @@ impl Security {
     }
 
     /// May he do it with all resources of the type whose names begin so, those too that are not there yet?
-    pub(super) fn allows_prefix(&self, subject: &Subject, operation: AclOperation, resource: AclResource, prefix: &str) -> bool {
+    pub(super) fn allows_prefix(
+        &self,
+        subject: &Subject,
+        operation: AclOperation,
+        resource: AclResource,
+        prefix: &str,
+    ) -> bool {
         let open = self.acl_rules.open;
-        !self.acl_rules.enforced || subject.all || self.inner.read().acls.decide_prefix(subject, operation, resource, prefix, open)
+        !self.acl_rules.enforced
+            || subject.all
+            || self.inner.read().acls.decide_prefix(subject, operation, resource, prefix, open)
     }
 
     /// May he do it with some resource of the type, whichever?

@@ -43,7 +43,11 @@ pub(crate) struct PlannedVhost {
 }
 
 fn check_name(what: &'static str, name: &str) -> Result<(), SecurityError> {
-    if name.is_empty() || name.len() > NAME_BYTES_MAX { Err(SecurityError::Name { what, name: name.to_owned() }) } else { Ok(()) }
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        Err(SecurityError::Name { what, name: name.to_owned() })
+    } else {
+        Ok(())
+    }
 }
 
 /// Can a record hold them?
@@ -109,7 +113,9 @@ impl Broker {
         };
         let rabbitmq = match &password {
             PasswordWish::Keep => old.as_ref().and_then(|user| user.rabbitmq_hash()).cloned(),
-            PasswordWish::Clear(text) => self.security.hashes_for_rabbitmq.then(|| PasswordHash::for_rabbitmq(text.as_bytes())),
+            PasswordWish::Clear(text) => {
+                self.security.hashes_for_rabbitmq.then(|| PasswordHash::for_rabbitmq(text.as_bytes()))
+            }
             PasswordWish::Both(_, rabbitmq) => Some(rabbitmq.clone()),
             PasswordWish::Remove | PasswordWish::Hash(_) => None,
         };
@@ -158,7 +164,11 @@ impl Broker {
                 return Ok(false);
             }
             items.push(drop_key(record::user_key(name)));
-            items.extend(scram_items(name, inner.users.get(name).map(|user| user.scram()), &ScramCredentials::default()));
+            items.extend(scram_items(
+                name,
+                inner.users.get(name).map(|user| user.scram()),
+                &ScramCredentials::default(),
+            ));
             for (vhost, users) in &inner.grants {
                 let Some(grant) = users.get(name) else { continue };
                 items.extend(grant.permissions.iter().map(|_| drop_key(record::permissions_key(vhost, name))));
@@ -185,7 +195,12 @@ impl Broker {
             return Ok(false);
         }
         let tags = Some(vec!["administrator".to_owned()]);
-        self.put_user(UserWish { name: name.to_owned(), password: PasswordWish::Clear(password.to_owned()), tags, limits: None })?;
+        self.put_user(UserWish {
+            name: name.to_owned(),
+            password: PasswordWish::Clear(password.to_owned()),
+            tags,
+            limits: None,
+        })?;
         self.set_permissions(DEFAULT_VHOST, name, Permissions::all())?;
         Ok(true)
     }
@@ -218,18 +233,30 @@ impl Broker {
     ///
     /// # Errors
     /// `NoVhost`, `NoUser`, `TooLong`, `Append`.
-    pub fn set_permissions(self: &Arc<Self>, vhost: &str, user: &str, permissions: Permissions) -> Result<(), SecurityError> {
+    pub fn set_permissions(
+        self: &Arc<Self>,
+        vhost: &str,
+        user: &str,
+        permissions: Permissions,
+    ) -> Result<(), SecurityError> {
         let change = self.plan_permissions(vhost, user, permissions)?;
         Ok(self.carry_out(change)?)
     }
 
-    pub(crate) fn plan_permissions(&self, vhost: &str, user: &str, permissions: Permissions) -> Result<Option<Change>, SecurityError> {
+    pub(crate) fn plan_permissions(
+        &self,
+        vhost: &str,
+        user: &str,
+        permissions: Permissions,
+    ) -> Result<Option<Change>, SecurityError> {
         self.check_both(vhost, user)?;
         let Permissions { configure, write, read } = &permissions;
         check_texts("an expression", [configure.text(), write.text(), read.text()])?;
         let items = vec![put(record::permissions_key(vhost, user), record::encode_permissions(&permissions))];
         let (vhost, user) = (vhost.to_owned(), user.to_owned());
-        Ok(Change::new(items, move |broker| broker.security.change(|inner| inner.grant(&vhost, &user).permissions = Some(Arc::new(permissions)))))
+        Ok(Change::new(items, move |broker| {
+            broker.security.change(|inner| inner.grant(&vhost, &user).permissions = Some(Arc::new(permissions)))
+        }))
     }
 
     /// Takes a user's permissions in a virtual host away. False: he has none.
@@ -254,12 +281,26 @@ impl Broker {
     ///
     /// # Errors
     /// `NoVhost`, `NoUser`, `Name`, `TooLong`, `Pattern`, `Append`.
-    pub fn set_topic_permission(self: &Arc<Self>, vhost: &str, user: &str, exchange: &str, write: &str, read: &str) -> Result<(), SecurityError> {
+    pub fn set_topic_permission(
+        self: &Arc<Self>,
+        vhost: &str,
+        user: &str,
+        exchange: &str,
+        write: &str,
+        read: &str,
+    ) -> Result<(), SecurityError> {
         let change = self.plan_topic_permission(vhost, user, exchange, write, read)?;
         Ok(self.carry_out(change)?)
     }
 
-    pub(crate) fn plan_topic_permission(&self, vhost: &str, user: &str, exchange: &str, write: &str, read: &str) -> Result<Option<Change>, SecurityError> {
+    pub(crate) fn plan_topic_permission(
+        &self,
+        vhost: &str,
+        user: &str,
+        exchange: &str,
+        write: &str,
+        read: &str,
+    ) -> Result<Option<Change>, SecurityError> {
         self.check_both(vhost, user)?;
         check_texts("an expression", [write, read])?;
         if exchange.len() > NAME_BYTES_MAX {
@@ -268,7 +309,11 @@ impl Broker {
         let permission = TopicPermission::new(write, read, user, vhost)?;
         let items = vec![put(record::topic_key(vhost, user, exchange), record::encode_topic(&permission))];
         let [vhost, user, exchange] = [vhost, user, exchange].map(str::to_owned);
-        let then = move |broker: &Arc<Self>| broker.security.change(|inner| drop(Arc::make_mut(&mut inner.grant(&vhost, &user).topics).insert(exchange, permission)));
+        let then = move |broker: &Arc<Self>| {
+            broker.security.change(|inner| {
+                drop(Arc::make_mut(&mut inner.grant(&vhost, &user).topics).insert(exchange, permission))
+            })
+        };
         Ok(Change::new(items, then))
     }
 
@@ -276,10 +321,19 @@ impl Broker {
     ///
     /// # Errors
     /// `Append`.
-    pub fn clear_topic_permissions(&self, vhost: &str, user: &str, exchange: Option<&str>) -> Result<bool, SecurityError> {
+    pub fn clear_topic_permissions(
+        &self,
+        vhost: &str,
+        user: &str,
+        exchange: Option<&str>,
+    ) -> Result<bool, SecurityError> {
         let topics = self.security.topic_permissions(vhost, user);
         let gone = |name: &str| exchange.is_none_or(|exchange| exchange == name);
-        let items: Vec<_> = topics.keys().filter(|name| gone(name)).map(|name| drop_key(record::topic_key(vhost, user, name))).collect();
+        let items: Vec<_> = topics
+            .keys()
+            .filter(|name| gone(name))
+            .map(|name| drop_key(record::topic_key(vhost, user, name)))
+            .collect();
         if items.is_empty() {
             return Ok(false);
         }
@@ -351,7 +405,11 @@ impl Broker {
             return Err(error.into());
         }
         if !self.empty(&vhost)? {
-            tracing::info!(vhost = name, queues = vhost.queues().len(), "the next start goes on deleting the virtual host");
+            tracing::info!(
+                vhost = name,
+                queues = vhost.queues().len(),
+                "the next start goes on deleting the virtual host"
+            );
             return Ok(true);
         }
         let mut items = vec![drop_key(record::vhost_key(name))];
@@ -398,7 +456,8 @@ impl Broker {
     /// # Errors
     /// When it is of another version, or damaged.
     pub(crate) fn restore_security(&self, key: &[u8], value: &[u8]) -> Result<(), BrokerOpenError> {
-        let found = record::decode(key, value).ok_or_else(|| BrokerOpenError::Security { key: key.escape_ascii().to_string() })?;
+        let found = record::decode(key, value)
+            .ok_or_else(|| BrokerOpenError::Security { key: key.escape_ascii().to_string() })?;
         match found {
             Found::Vhost(name, metadata) => self.vhosts.or_new(&name).set_metadata(metadata),
             Found::Deletion(name) => self.vhosts.or_new(&name).set_deleted(true),
@@ -418,7 +477,9 @@ impl Broker {
                 self.security.change(|inner| inner.grant(&vhost, &user).permissions = Some(Arc::new(permissions)));
             }
             Found::Topic { vhost, user, exchange, permission } => {
-                self.security.change(|inner| drop(Arc::make_mut(&mut inner.grant(&vhost, &user).topics).insert(exchange, permission)));
+                self.security.change(|inner| {
+                    drop(Arc::make_mut(&mut inner.grant(&vhost, &user).topics).insert(exchange, permission))
+                });
             }
             Found::Acl(acl) => self.security.change(|inner| inner.acls.insert(acl)),
         }

@@ -59,7 +59,10 @@ mod tests {
         assert!((0..3).all(|_| allowance.take(began)) && !allowance.take(began) && !allowance.any(began));
         let half = began + second / 2;
         assert!(!allowance.take(half));
-        assert!(allowance.take(began + second) && !allowance.take(began + second + second / 2), "half of one is not lost");
+        assert!(
+            allowance.take(began + second) && !allowance.take(began + second + second / 2),
+            "half of one is not lost"
+        );
         assert!(allowance.take(began + second * 2) && !allowance.is_whole(began + second * 4));
         assert!(allowance.is_whole(began + second * 5));
         assert!((0..3).all(|_| allowance.take(began + second * 500)) && !allowance.take(began + second * 500));

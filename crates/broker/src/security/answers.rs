@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hashbrown::HashMap;
 use routing::Counted;
 
+use super::Security;
 use super::acl::{AclOperation, AclResource};
 use super::acls::Subject;
 use super::audit::AuditLine;
-use super::Security;
 
 /// What the names of which answers are remembered may take, of a connection: at least 10,000 names of topics.
 const REMEMBERED_BYTES: usize = 4 << 20;
@@ -104,7 +104,8 @@ impl AclAnswers {
         if let Some((_, known)) = self.some.iter().find(|(one, _)| *one == question) {
             return *known;
         }
-        let allowed = self.subject.as_ref().is_some_and(|subject| security.allows_some(subject, question.0, question.1));
+        let allowed =
+            self.subject.as_ref().is_some_and(|subject| security.allows_some(subject, question.0, question.1));
         self.some.push((question, allowed));
         allowed
     }
@@ -165,7 +166,9 @@ mod tests {
     #[test]
     fn what_connections_remember_is_bounded_together() {
         let mut settings = Settings::default();
-        settings.set("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer").expect("a setting");
+        settings
+            .set("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+            .expect("a setting");
         let security = Security::new(&settings);
         let memory = security.answer_memory();
         let ask = |answers: &mut AclAnswers, names: std::ops::Range<u32>| {
@@ -174,7 +177,8 @@ mod tests {
                 assert!(!answers.may(&security, (AclOperation::Read, AclResource::Topic), &format!("{name:08}"), true));
             }
         };
-        let mut connections: Vec<_> = (0..10).map(|_| AclAnswers::new(&security, "kafka").expect("entries count")).collect();
+        let mut connections: Vec<_> =
+            (0..10).map(|_| AclAnswers::new(&security, "kafka").expect("entries count")).collect();
         connections.iter_mut().for_each(|one| ask(one, 0..1000));
         let (name, all) = (8 + NAME_COSTS, 10 * 1000 * (8 + NAME_COSTS));
         assert_eq!(memory.bytes(), all);

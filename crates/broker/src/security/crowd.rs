@@ -59,11 +59,14 @@ impl<T> Crowd<T> {
 
     /// Takes out the one who came first, of those who `may_go`, from `address`, or from any: then from one that has most, and somebody who may.
     pub fn displace_first(&mut self, address: Option<IpAddr>, may_go: impl Fn(&T) -> bool) -> Option<Arc<T>> {
-        let first = |all: &VecDeque<(u64, Arc<T>)>| all.iter().find(|(_, one)| may_go(one)).map(|(number, one)| (*number, Arc::clone(one)));
+        let first = |all: &VecDeque<(u64, Arc<T>)>| {
+            all.iter().find(|(_, one)| may_go(one)).map(|(number, one)| (*number, Arc::clone(one)))
+        };
         let (from, one) = match address {
             Some(address) => (address, first(self.by_address.get(&address)?)?.1),
             None => {
-                let able = self.by_address.iter().filter_map(|(from, all)| Some((all.len(), Reverse(first(all)?.0), *from)));
+                let able =
+                    self.by_address.iter().filter_map(|(from, all)| Some((all.len(), Reverse(first(all)?.0), *from)));
                 let (_, _, from) = able.max()?;
                 (from, first(self.by_address.get(&from)?)?.1)
             }
@@ -80,7 +83,8 @@ impl<T> Crowd<T> {
             have => have + 2,
         };
         let rank = |all: &VecDeque<(u64, Arc<T>)>| (all.len(), Reverse(all.front().map(|(number, _)| *number)));
-        let (fullest, all) = self.by_address.iter().max_by_key(|(_, all)| rank(all)).filter(|(_, all)| all.len() >= least)?;
+        let (fullest, all) =
+            self.by_address.iter().max_by_key(|(_, all)| rank(all)).filter(|(_, all)| all.len() >= least)?;
         let (fullest, first) = (*fullest, Arc::clone(&all.front()?.1));
         self.remove(fullest, &first);
         Some((fullest, first))
@@ -101,7 +105,10 @@ mod tests {
         for (from, name) in [(1, "a"), (2, "b"), (2, "c"), (1, "d"), (2, "e")] {
             crowd.push(address(from), Arc::new(name));
         }
-        assert!(crowd.displace_for(address(2)).is_none() && crowd.displace_for(address(1)).is_none(), "it would have as many as the other");
+        assert!(
+            crowd.displace_for(address(2)).is_none() && crowd.displace_for(address(1)).is_none(),
+            "it would have as many as the other"
+        );
         assert_eq!(crowd.displace_for(address(3)), Some((address(2), Arc::new("b"))));
         // Both have two: the first of all goes.
         assert_eq!(crowd.displace_for(address(3)), Some((address(1), Arc::new("a"))));
@@ -111,7 +118,9 @@ mod tests {
     #[test]
     fn the_first_who_may_goes() {
         let mut crowd = Crowd::default();
-        for (from, name) in [(1, "a"), (2, "busy"), (2, "b"), (2, "c"), (3, "busy"), (3, "busy"), (3, "busy"), (3, "busy")] {
+        for (from, name) in
+            [(1, "a"), (2, "busy"), (2, "b"), (2, "c"), (3, "busy"), (3, "busy"), (3, "busy"), (3, "busy")]
+        {
             crowd.push(address(from), Arc::new(name));
         }
         let may_go = |name: &&str| *name != "busy";

@@ -35,7 +35,11 @@ impl Guesses {
     pub fn new(settings: &Settings) -> Self {
         let most = u32::try_from(settings.int("mainstem.login.failures")).unwrap_or(u32::MAX);
         let each = Duration::from_millis(settings.int("mainstem.login.failure.recovery.ms").unsigned_abs());
-        Self { fresh: (most > 0).then_some((most, each)), places: Mutex::default(), names: DefaultHashBuilder::default() }
+        Self {
+            fresh: (most > 0).then_some((most, each)),
+            places: Mutex::default(),
+            names: DefaultHashBuilder::default(),
+        }
     }
 
     fn keys(&self, address: IpAddr, name: &[u8]) -> [(IpAddr, Option<u64>); 2] {
@@ -82,13 +86,18 @@ mod tests {
         settings.set("mainstem.login.failures", "3").expect("a setting");
         settings.set("mainstem.login.failure.recovery.ms", "1000").expect("a setting");
         let (guesses, now) = (Guesses::new(&settings), Instant::now());
-        let (one, other): (IpAddr, IpAddr) = ("192.0.2.1".parse().expect("an address"), "2001:db8::1".parse().expect("an address"));
+        let (one, other): (IpAddr, IpAddr) =
+            ("192.0.2.1".parse().expect("an address"), "2001:db8::1".parse().expect("an address"));
         let neighbour: IpAddr = "2001:db8::2".parse().expect("an address");
         for _ in 0..3 {
             assert!(!guesses.are_spent(one, b"bob", now));
             guesses.note_wrong(one, b"bob", now);
         }
-        assert!(guesses.are_spent(one, b"bob", now) && !guesses.are_spent(other, b"bob", now) && !guesses.are_spent(one, b"ann", now));
+        assert!(
+            guesses.are_spent(one, b"bob", now)
+                && !guesses.are_spent(other, b"bob", now)
+                && !guesses.are_spent(one, b"ann", now)
+        );
         (0..3).for_each(|_| guesses.note_wrong(other, b"bob", now));
         assert!(guesses.are_spent(neighbour, b"bob", now), "of one network");
         for number in 0..27_u8 {

@@ -21,11 +21,11 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use subtle::ConstantTimeEq;
 
+use super::Security;
 use super::error::Refused;
 use super::password::PasswordHash;
 use super::user::{GUEST, User};
 use super::waiting::Login;
-use super::Security;
 use crate::Broker;
 use crate::mailbox::Reply;
 
@@ -249,7 +249,10 @@ mod tests {
         ];
         assert_eq!(verified.rest(None).map(NonZeroU32::get), Some(20_000));
         for (user, spent) in &all {
-            assert_eq!((user.iterations(), verified.rest(Some(user)).map_or(0, NonZeroU32::get)), (*spent, 20_000 - spent));
+            assert_eq!(
+                (user.iterations(), verified.rest(Some(user)).map_or(0, NonZeroU32::get)),
+                (*spent, 20_000 - spent)
+            );
         }
         let costly = user(Some(PasswordHash::of(b"secret", count(30_000))), &[]);
         assert_eq!(verified.rest(Some(&costly)), None);

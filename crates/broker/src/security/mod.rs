@@ -44,13 +44,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use routing::DefinitionMemory;
 
-pub use acl::{ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource, CLUSTER, EVERYBODY, WILDCARD};
+pub use acl::{
+    ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource, CLUSTER,
+    EVERYBODY, WILDCARD,
+};
 pub use acl_admin::ACLS_MAX;
 pub use acls::Subject;
-pub use answers::AclAnswers;
-pub use audit::AuditLine;
 pub(crate) use admin::PlannedVhost;
 pub use admin::VhostWish;
+pub use answers::AclAnswers;
+pub use audit::AuditLine;
 pub use crowd::Crowd;
 pub use error::{AclError, Full, Refused, SecurityError};
 pub use login::{Credentials, LoginOutcome};
@@ -60,15 +63,17 @@ pub(crate) use principal::AclQuestion;
 pub use principal::{Denial, Principal, Resource, Rule, Via};
 pub use queue_rights::QueueRights;
 pub(crate) use record::SECURITY_KEY;
-pub use scram::{InvalidScram, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramCredential, ScramCredentials, ScramMechanism};
+pub use scram::{
+    InvalidScram, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramCredential, ScramCredentials, ScramMechanism,
+};
 pub use scram_admin::{ScramChange, ScramError, ScramWish};
 pub use scram_exchange::{ScramExchange, ScramRefused};
-pub(crate) use waiting::Logins;
-pub use waiting::place_of;
 pub use seats::{Dismissed, NoChannel, Seat, Seats};
 pub use setter::Setter;
 pub use tokens::{InvalidKeys, TOKEN_KEYS_MAX, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens};
 pub use user::{GUEST, PasswordWish, User, UserLimits, UserWish};
+pub(crate) use waiting::Logins;
+pub use waiting::place_of;
 
 use crate::settings::Settings;
 
@@ -195,14 +200,20 @@ impl Security {
     /// With which routing keys a user may use topic exchanges of a virtual host; exchanges that are not named take all.
     pub fn topic_permissions(&self, vhost: &str, user: &str) -> Arc<TopicPermissions> {
         let inner = self.inner.read();
-        inner.grants.get(vhost).and_then(|users| users.get(user)).map(|grant| Arc::clone(&grant.topics)).unwrap_or_default()
+        inner
+            .grants
+            .get(vhost)
+            .and_then(|users| users.get(user))
+            .map(|grant| Arc::clone(&grant.topics))
+            .unwrap_or_default()
     }
 
     /// All permissions that are defined: virtual host, user, what.
     pub fn all_permissions(&self) -> Vec<(String, String, Arc<Permissions>)> {
         let inner = self.inner.read();
         let of_vhost = |(vhost, users): (&String, &BTreeMap<String, Grant>)| {
-            let row = |(user, grant): (&String, &Grant)| Some((vhost.clone(), user.clone(), grant.permissions.clone()?));
+            let row =
+                |(user, grant): (&String, &Grant)| Some((vhost.clone(), user.clone(), grant.permissions.clone()?));
             users.iter().filter_map(row).collect::<Vec<_>>()
         };
         inner.grants.iter().flat_map(of_vhost).collect()

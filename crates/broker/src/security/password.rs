@@ -224,7 +224,9 @@ impl PasswordHash {
             let (salt, hash) = self.bytes.split_at(RABBIT_SALT_BYTES);
             let salted = [salt, password].concat();
             return match self.algorithm {
-                HashAlgorithm::RabbitSha512 => bool::from(digest::digest(&digest::SHA512, &salted).as_ref().ct_eq(hash)),
+                HashAlgorithm::RabbitSha512 => {
+                    bool::from(digest::digest(&digest::SHA512, &salted).as_ref().ct_eq(hash))
+                }
                 HashAlgorithm::RabbitMd5 => bool::from(Md5::digest(&salted).as_slice().ct_eq(hash)),
                 HashAlgorithm::Pbkdf2Sha256 | HashAlgorithm::RabbitSha256 => {
                     bool::from(digest::digest(&digest::SHA256, &salted).as_ref().ct_eq(hash))
@@ -232,7 +234,8 @@ impl PasswordHash {
             };
         };
         let (salt, key) = self.bytes[4..].split_at(SALT_BYTES);
-        NonZeroU32::new(iterations).is_some_and(|count| pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, count, salt, password, key).is_ok())
+        NonZeroU32::new(iterations)
+            .is_some_and(|count| pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, count, salt, password, key).is_ok())
     }
 }
 
@@ -283,7 +286,10 @@ mod tests {
     #[test]
     fn what_is_no_hash_is_refused() {
         let refused = |algorithm, bytes: &[u8]| PasswordHash::from_bytes(algorithm, bytes).expect_err("no hash");
-        assert!(matches!(refused(HashAlgorithm::RabbitSha256, &[0; 35]), InvalidHash::Length { wanted: 36, found: 35, .. }));
+        assert!(matches!(
+            refused(HashAlgorithm::RabbitSha256, &[0; 35]),
+            InvalidHash::Length { wanted: 36, found: 35, .. }
+        ));
         assert_eq!(refused(HashAlgorithm::Pbkdf2Sha256, &[0; 52]), InvalidHash::Iterations(0));
         assert_eq!(refused(HashAlgorithm::Pbkdf2Sha256, &[255; 52]), InvalidHash::Iterations(u32::MAX));
         assert_eq!(PasswordHash::from_base64(HashAlgorithm::RabbitMd5, "*"), Err(InvalidHash::Encoding));

@@ -83,15 +83,25 @@ impl Pattern {
             return Err(InvalidPattern { pattern, reason: format!("it is longer than {PATTERN_LENGTH_MAX} bytes") });
         }
         let build = |unicode| RegexBuilder::new(expression).unicode(unicode).size_limit(PATTERN_BYTES_MAX).build();
-        let matcher = match expression {
-            ".*" | "^.*" => Matcher::Everything,
-            "" => Matcher::EmptyName,
-            // Names are bytes; a class with other letters than ASCII needs to know that they are UTF-8.
-            _ => Matcher::Regex(build(false).or_else(|_| build(true)).map_err(|error| InvalidPattern {
-                pattern: text.to_owned(),
-                reason: error.to_string().lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned(),
-            })?),
-        };
+        let matcher =
+            match expression {
+                ".*" | "^.*" => Matcher::Everything,
+                "" => Matcher::EmptyName,
+                // Names are bytes; a class with other letters than ASCII needs to know that they are UTF-8.
+                _ => Matcher::Regex(build(false).or_else(|_| build(true)).map_err(|error| {
+                    InvalidPattern {
+                        pattern: text.to_owned(),
+                        reason: error
+                            .to_string()
+                            .lines()
+                            .last()
+                            .unwrap_or_default()
+                            .trim()
+                            .trim_start_matches("error: ")
+                            .to_owned(),
+                    }
+                })?),
+            };
         Ok(Self { text: text.to_owned(), matcher })
     }
 
@@ -174,7 +184,8 @@ impl TopicPermission {
     /// # Errors
     /// The first that is no expression.
     pub fn new(write: &str, read: &str, user: &str, vhost: &str) -> Result<Self, InvalidPattern> {
-        let expand = |text: &str| text.replace("{username}", &regex::escape(user)).replace("{vhost}", &regex::escape(vhost));
+        let expand =
+            |text: &str| text.replace("{username}", &regex::escape(user)).replace("{vhost}", &regex::escape(vhost));
         Ok(Self { write: Pattern::with_text(write, &expand(write))?, read: Pattern::with_text(read, &expand(read))? })
     }
 

@@ -5,11 +5,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::Security;
 use super::acl::{AclOperation, AclResource};
 use super::audit::AuditLine;
 use super::permissions::{Pattern, Permission, TopicPermissions};
 use super::user::User;
-use super::Security;
 
 /// What the default exchange is called in permissions.
 const DEFAULT_EXCHANGE: &[u8] = b"amq.default";
@@ -121,8 +121,12 @@ impl fmt::Display for Denial {
         match rule {
             Rule::Permission(permission) => write!(f, "{permission} access to {kind} '{name}'")?,
             Rule::Key(permission, key) => write!(f, "{permission} access to topic '{key}' in {kind} '{name}'")?,
-            Rule::Acl(operation, AclResource::Group) => return write!(f, "{} access to {kind} '{name}' refused for user '{user}'", operation.name()),
-            Rule::Administrator => return write!(f, "{kind} '{name}' takes tag administrator, which user '{user}' does not have"),
+            Rule::Acl(operation, AclResource::Group) => {
+                return write!(f, "{} access to {kind} '{name}' refused for user '{user}'", operation.name());
+            }
+            Rule::Administrator => {
+                return write!(f, "{kind} '{name}' takes tag administrator, which user '{user}' does not have");
+            }
             Rule::Acl(operation, _) => write!(f, "{} access to {kind} '{name}'", operation.name())?,
         }
         write!(f, " in vhost '{vhost}' refused for user '{user}'")
@@ -153,7 +157,13 @@ impl Security {
     ///
     /// # Errors
     /// He has none for it.
-    pub(crate) fn check_permission(&self, who: &Principal, vhost: &str, permission: Permission, resource: Resource<'_>) -> Result<(), Denial> {
+    pub(crate) fn check_permission(
+        &self,
+        who: &Principal,
+        vhost: &str,
+        permission: Permission,
+        resource: Resource<'_>,
+    ) -> Result<(), Denial> {
         let Some(asker) = self.asker(who) else { return Ok(()) };
         let permissions = self.permissions(vhost, asker.user.name());
         if permissions.is_some_and(|permissions| permissions.of(permission).matches(resource.name())) {
@@ -166,7 +176,14 @@ impl Security {
     ///
     /// # Errors
     /// He has some for the exchange, and none for the key.
-    pub(crate) fn check_key(&self, who: &Principal, vhost: &str, permission: Permission, exchange: &[u8], key: &[u8]) -> Result<(), Denial> {
+    pub(crate) fn check_key(
+        &self,
+        who: &Principal,
+        vhost: &str,
+        permission: Permission,
+        exchange: &[u8],
+        key: &[u8],
+    ) -> Result<(), Denial> {
         let Some(asker) = self.asker(who) else { return Ok(()) };
         let rules = self.topic_permissions(vhost, asker.user.name());
         if key_pattern(&rules, permission, exchange).is_none_or(|pattern| pattern.matches(key)) {
@@ -199,7 +216,12 @@ impl Security {
     ///
     /// # Errors
     /// None allows it for all of them, or one denies it for some.
-    pub(crate) fn check_acl_of_prefix(&self, who: &Principal, vhost: &str, question: AclQuestion<'_>) -> Result<(), Denial> {
+    pub(crate) fn check_acl_of_prefix(
+        &self,
+        who: &Principal,
+        vhost: &str,
+        question: AclQuestion<'_>,
+    ) -> Result<(), Denial> {
         let Some(asker) = self.asker(who).filter(|_| self.acls_enforced()) else { return Ok(()) };
         let AclQuestion { operation, resource, entry, kind, name } = question;
         if self.allows_prefix(&self.subject(Some(asker.user.name()), asker.address), operation, resource, entry) {
@@ -209,7 +231,13 @@ impl Security {
     }
 
     /// Do access control entries allow it, where they count? A refusal is no event: something else may do.
-    pub(crate) fn allows_quietly(&self, who: &Principal, operation: AclOperation, resource: AclResource, name: &str) -> bool {
+    pub(crate) fn allows_quietly(
+        &self,
+        who: &Principal,
+        operation: AclOperation,
+        resource: AclResource,
+        name: &str,
+    ) -> bool {
         let Some(asker) = self.asker(who) else { return true };
         self.allows(&self.subject(Some(asker.user.name()), asker.address), operation, resource, name)
     }

@@ -14,10 +14,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::Security;
 use super::acl::{ANONYMOUS, AclOperation};
 use super::answers::new_stamp;
 use super::permissions::{Permission, Permissions};
-use super::Security;
 
 /// Of one connection, as of a version of the catalog.
 #[derive(Debug, Default)]
@@ -36,7 +36,9 @@ fn permissions_for(operation: AclOperation) -> &'static [Permission] {
     match operation {
         AclOperation::Read => &[Permission::Read],
         AclOperation::Write => &[Permission::Write],
-        AclOperation::Describe | AclOperation::DescribeConfigs => &[Permission::Read, Permission::Write, Permission::Configure],
+        AclOperation::Describe | AclOperation::DescribeConfigs => {
+            &[Permission::Read, Permission::Write, Permission::Configure]
+        }
         _ => &[Permission::Configure],
     }
 }
@@ -65,7 +67,14 @@ impl QueueRights {
     }
 
     /// May he do it with a queue of a virtual host?
-    pub fn may(&mut self, security: &Security, user: Option<&str>, operation: AclOperation, vhost: &str, queue: &[u8]) -> bool {
+    pub fn may(
+        &mut self,
+        security: &Security,
+        user: Option<&str>,
+        operation: AclOperation,
+        vhost: &str,
+        queue: &[u8],
+    ) -> bool {
         if self.all {
             return true;
         }
@@ -93,7 +102,11 @@ impl Security {
     /// Who may do what by the settings and by what is defined now, in a line for those who look after the node.
     pub fn in_words(&self) -> String {
         let users = self.inner.read().users.len();
-        let entries = if self.acls_enforced() { "access control entries count (authorizer on)" } else { "access control entries do not count (authorizer off)" };
+        let entries = if self.acls_enforced() {
+            "access control entries count (authorizer on)"
+        } else {
+            "access control entries do not count (authorizer off)"
+        };
         let users = match users {
             0 => "no user is defined: guest, from this machine only, may do everything".to_owned(),
             1 => "1 user is defined".to_owned(),
@@ -105,7 +118,11 @@ impl Security {
             (false, false) => "Kafka clients without a login use topics, and neither administer nor use queues",
         };
         let supers: Vec<&str> = self.acl_rules.super_users.iter().map(String::as_str).collect();
-        let supers = if supers.is_empty() { "users with tag administrator".to_owned() } else { format!("users with tag administrator, {}", supers.join(", ")) };
+        let supers = if supers.is_empty() {
+            "users with tag administrator".to_owned()
+        } else {
+            format!("users with tag administrator, {}", supers.join(", "))
+        };
         format!("{entries}; {users}; {anonymous}; super users: {supers}")
     }
 }
@@ -125,9 +142,12 @@ mod tests {
     fn add(security: &Security, name: &str, tags: &[&str], permissions: Option<(&str, [&str; 3])>) {
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
         security.change(|inner| {
-            inner.users.insert(name.to_owned(), Arc::new(User::new(name.to_owned(), None, tags, UserLimits::default())));
+            inner
+                .users
+                .insert(name.to_owned(), Arc::new(User::new(name.to_owned(), None, tags, UserLimits::default())));
             if let Some((vhost, [configure, write, read])) = permissions {
-                inner.grant(vhost, name).permissions = Some(Arc::new(Permissions::new(configure, write, read).expect("expressions")));
+                inner.grant(vhost, name).permissions =
+                    Some(Arc::new(Permissions::new(configure, write, read).expect("expressions")));
             }
         });
     }
@@ -169,7 +189,12 @@ mod tests {
             (&[("super.users", "User:ANONYMOUS")], true),
         ] {
             let security = security(settings);
-            assert!(here(&security) && security.trusts_anonymous() && may(&security, Some("of a certificate"), AclOperation::Read, "/", "q"), "no user is defined");
+            assert!(
+                here(&security)
+                    && security.trusts_anonymous()
+                    && may(&security, Some("of a certificate"), AclOperation::Read, "/", "q"),
+                "no user is defined"
+            );
             add(&security, "bob", &[], None);
             assert_eq!((here(&security), security.trusts_anonymous()), (trusted, trusted), "{settings:?}");
         }
@@ -184,7 +209,11 @@ mod tests {
         assert!(!rights.are_asked());
         add(&security, "bob", &[], None);
         rights.refresh(&security, None, here);
-        assert!(rights.are_asked() && rights.stamp() != before && !rights.may(&security, None, AclOperation::Read, "/", b"q"));
+        assert!(
+            rights.are_asked()
+                && rights.stamp() != before
+                && !rights.may(&security, None, AclOperation::Read, "/", b"q")
+        );
     }
 
     /// Kafka asks for each request what AMQP and HTTP ask where a thing is done.
@@ -217,10 +246,11 @@ mod tests {
                     (AclOperation::Delete, Permission::Configure),
                 ][next(3)];
                 let by_kafka = may(&security, Some(user), operation, vhost, name);
-                let [by_amqp, by_management, by_administration] = [Via::Amqp, Via::Management, Via::Administration].map(|via| {
-                    let who = Principal::new(security.user(user).expect("he is there"), here, via);
-                    security.check_permission(&who, vhost, permission, Resource::Queue(name.as_bytes())).is_ok()
-                });
+                let [by_amqp, by_management, by_administration] = [Via::Amqp, Via::Management, Via::Administration]
+                    .map(|via| {
+                        let who = Principal::new(security.user(user).expect("he is there"), here, via);
+                        security.check_permission(&who, vhost, permission, Resource::Queue(name.as_bytes())).is_ok()
+                    });
                 let what = format!("round {round}: {user} {operation:?} {name} in {vhost}");
                 assert_eq!((by_amqp, by_kafka), (by_management, by_administration), "{what}");
                 assert_eq!(by_kafka, by_amqp || user == "root", "{what}");
@@ -234,7 +264,13 @@ mod tests {
     fn a_line_says_who_may_do_what() {
         let security = security(&[("super.users", "User:alice")]);
         let words = security.in_words();
-        assert!(words.contains("authorizer off") && words.contains("no user is defined") && words.contains("without a login may do everything") && words.ends_with("User:alice"), "{words}");
+        assert!(
+            words.contains("authorizer off")
+                && words.contains("no user is defined")
+                && words.contains("without a login may do everything")
+                && words.ends_with("User:alice"),
+            "{words}"
+        );
         add(&security, "bob", &[], None);
         let words = security.in_words();
         assert!(words.contains("1 user is defined") && words.contains("neither administer nor use queues"), "{words}");

@@ -90,7 +90,14 @@ pub(super) fn topic_key(vhost: &str, user: &str, exchange: &str) -> Bytes {
 
 pub(super) fn acl_key(acl: &Acl) -> Bytes {
     let mut key = BytesMut::new();
-    key.put_slice(&[SECURITY_KEY, ACL, acl.resource.number(), acl.pattern.number(), acl.operation.number(), acl.permission.number()]);
+    key.put_slice(&[
+        SECURITY_KEY,
+        ACL,
+        acl.resource.number(),
+        acl.pattern.number(),
+        acl.operation.number(),
+        acl.permission.number(),
+    ]);
     [&acl.name, &acl.principal, &acl.host].into_iter().for_each(|text| put_text(&mut key, text.as_bytes()));
     key.freeze()
 }
@@ -257,7 +264,11 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Found> {
         PERMISSIONS => {
             let vhost = part(&mut key)?;
             let (configure, write, read) = (text(&mut value)?, text(&mut value)?, text(&mut value)?);
-            Found::Permissions { vhost, user: rest(key)?, permissions: Permissions::new(&configure, &write, &read).ok()? }
+            Found::Permissions {
+                vhost,
+                user: rest(key)?,
+                permissions: Permissions::new(&configure, &write, &read).ok()?,
+            }
         }
         TOPIC => {
             let (vhost, user) = (part(&mut key)?, part(&mut key)?);
@@ -285,13 +296,19 @@ mod tests {
     fn what_is_written_is_read_back_and_nothing_shorter() {
         let hash = PasswordHash::from_bytes(HashAlgorithm::RabbitSha256, &[7; 36]).expect("a hash");
         let limits = UserLimits { max_connections: Some(0), max_channels: None };
-        let user = User::new("größe".to_owned(), Some(hash.clone()), vec!["administrator".to_owned(), String::new()], limits);
+        let user =
+            User::new("größe".to_owned(), Some(hash.clone()), vec!["administrator".to_owned(), String::new()], limits);
         let Found::User(found) = check(&user_key(user.name()), &encode_user(&user)) else { panic!("a user") };
-        assert_eq!((found.name(), found.password(), found.tags(), found.limits()), ("größe", Some(&hash), user.tags(), limits));
+        assert_eq!(
+            (found.name(), found.password(), found.tags(), found.limits()),
+            ("größe", Some(&hash), user.tags(), limits)
+        );
 
         // Earlier releases end before the hash for RabbitMQ.
-        let ours = PasswordHash::from_bytes(HashAlgorithm::Pbkdf2Sha256, &[&[0, 0, 3, 232][..], &[1; 48]].concat()).expect("a hash");
-        let both = User::new("größe".to_owned(), Some(ours.clone()), user.tags().to_vec(), limits).with_rabbitmq_hash(Some(hash.clone()));
+        let ours = PasswordHash::from_bytes(HashAlgorithm::Pbkdf2Sha256, &[&[0, 0, 3, 232][..], &[1; 48]].concat())
+            .expect("a hash");
+        let both = User::new("größe".to_owned(), Some(ours.clone()), user.tags().to_vec(), limits)
+            .with_rabbitmq_hash(Some(hash.clone()));
         let whole = encode_user(&both);
         let Some(Found::User(found)) = decode(&user_key(both.name()), &whole) else { panic!("a user") };
         assert_eq!((found.password(), found.rabbitmq_hash(), found.tags()), (Some(&ours), Some(&hash), user.tags()));
@@ -303,7 +320,9 @@ mod tests {
         assert_eq!((found.password(), found.rabbitmq_hash()), (Some(&ours), None));
 
         let keys = ScramCredential::of(ScramMechanism::Sha512, b"secret");
-        let Found::Scram(name, found) = check(&scram_key(keys.mechanism(), "größe"), &encode_scram(&keys)) else { panic!("keys") };
+        let Found::Scram(name, found) = check(&scram_key(keys.mechanism(), "größe"), &encode_scram(&keys)) else {
+            panic!("keys")
+        };
         assert_eq!((name.as_str(), found), ("größe", keys));
 
         let metadata = VhostMetadata {
@@ -311,20 +330,26 @@ mod tests {
             tags: vec!["production".to_owned()],
             default_queue_type: Some("quorum".to_owned()),
         };
-        let Found::Vhost(name, found) = check(&vhost_key("a/b"), &encode_vhost(&metadata)) else { panic!("a virtual host") };
+        let Found::Vhost(name, found) = check(&vhost_key("a/b"), &encode_vhost(&metadata)) else {
+            panic!("a virtual host")
+        };
         assert_eq!((name.as_str(), found), ("a/b", metadata));
 
         let Found::Deletion(name) = check(&deletion_key("a/b"), &encode_deletion()) else { panic!("a deletion") };
         assert_eq!(name, "a/b");
 
         let some = Permissions::new("^a", "", ".*").expect("expressions");
-        let Found::Permissions { vhost, user, permissions } = check(&permissions_key("/", "bob"), &encode_permissions(&some)) else {
+        let Found::Permissions { vhost, user, permissions } =
+            check(&permissions_key("/", "bob"), &encode_permissions(&some))
+        else {
             panic!("permissions")
         };
         assert_eq!((vhost.as_str(), user.as_str(), permissions), ("/", "bob", some));
 
         let some = TopicPermission::new("^{username}", "x", "bob", "/").expect("expressions");
-        let Found::Topic { vhost, user, exchange, permission } = check(&topic_key("/", "bob", "amq.topic"), &encode_topic(&some)) else {
+        let Found::Topic { vhost, user, exchange, permission } =
+            check(&topic_key("/", "bob", "amq.topic"), &encode_topic(&some))
+        else {
             panic!("a topic permission")
         };
         assert_eq!((vhost.as_str(), user.as_str(), exchange.as_str()), ("/", "bob", "amq.topic"));

@@ -147,7 +147,12 @@ impl ScramCredential {
     ///
     /// # Errors
     /// [`InvalidScram`].
-    pub fn from_salted(mechanism: ScramMechanism, salt: &[u8], iterations: u32, salted: &[u8]) -> Result<Self, InvalidScram> {
+    pub fn from_salted(
+        mechanism: ScramMechanism,
+        salt: &[u8],
+        iterations: u32,
+        salted: &[u8],
+    ) -> Result<Self, InvalidScram> {
         let iterations = check_iterations(iterations)?;
         if salt.is_empty() || salt.len() > SALT_BYTES_MAX {
             return Err(InvalidScram::Salt);
@@ -165,8 +170,16 @@ impl ScramCredential {
     }
 
     /// As a record has it; `None`: it is none.
-    pub(super) fn from_parts(mechanism: ScramMechanism, iterations: u32, salt: &[u8], stored: &[u8], server: &[u8]) -> Option<Self> {
-        let fits = !salt.is_empty() && salt.len() <= SALT_BYTES_MAX && [stored, server].iter().all(|key| key.len() == mechanism.key_bytes());
+    pub(super) fn from_parts(
+        mechanism: ScramMechanism,
+        iterations: u32,
+        salt: &[u8],
+        stored: &[u8],
+        server: &[u8],
+    ) -> Option<Self> {
+        let fits = !salt.is_empty()
+            && salt.len() <= SALT_BYTES_MAX
+            && [stored, server].iter().all(|key| key.len() == mechanism.key_bytes());
         let iterations = check_iterations(iterations).ok().filter(|_| fits)?;
         Some(Self { mechanism, iterations, salt: salt.into(), stored_key: stored.into(), server_key: server.into() })
     }
@@ -211,7 +224,9 @@ fn check_iterations(iterations: u32) -> Result<NonZeroU32, InvalidScram> {
     if iterations > SCRAM_ITERATIONS_MAX {
         return Err(InvalidScram::TooManyIterations);
     }
-    NonZeroU32::new(iterations).filter(|count| count.get() >= SCRAM_ITERATIONS_MIN).ok_or(InvalidScram::TooFewIterations)
+    NonZeroU32::new(iterations)
+        .filter(|count| count.get() >= SCRAM_ITERATIONS_MIN)
+        .ok_or(InvalidScram::TooFewIterations)
 }
 
 impl fmt::Debug for ScramCredential {
@@ -267,7 +282,8 @@ mod tests {
         let salted = mechanism.salted(b"pencil", &salt, NonZeroU32::new(4096).expect("not 0"));
         let credential = ScramCredential::from_salted(mechanism, &salt, 4096, &salted).expect("keys");
         let nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
-        let said = format!("n=user,r=rOprNGfwEbeRWgbNEkqO,r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r={nonce}");
+        let said =
+            format!("n=user,r=rOprNGfwEbeRWgbNEkqO,r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r={nonce}");
         let proof = STANDARD.decode("dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=").expect("base64");
         let signature = credential.verify_proof(said.as_bytes(), &proof).expect("right");
         assert_eq!(STANDARD.encode(signature), "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
@@ -283,7 +299,9 @@ mod tests {
 
     #[test]
     fn keys_have_bounds() {
-        let salted = |bytes, iterations| ScramCredential::from_salted(ScramMechanism::Sha512, b"salt", iterations, &vec![1; bytes]).map(drop);
+        let salted = |bytes, iterations| {
+            ScramCredential::from_salted(ScramMechanism::Sha512, b"salt", iterations, &vec![1; bytes]).map(drop)
+        };
         assert_eq!(salted(64, 4096), Ok(()));
         assert_eq!(salted(64, 16_384), Ok(()));
         assert_eq!(salted(64, 4095), Err(InvalidScram::TooFewIterations));

@@ -85,7 +85,9 @@ impl ScramChange {
         }
         let mechanism = self.mechanism.ok_or(ScramError::Mechanism)?;
         match &self.wish {
-            ScramWish::Delete if user.is_none_or(|user| user.scram().get(mechanism).is_none()) => Err(ScramError::Missing),
+            ScramWish::Delete if user.is_none_or(|user| user.scram().get(mechanism).is_none()) => {
+                Err(ScramError::Missing)
+            }
             ScramWish::Delete => Ok((mechanism, None)),
             ScramWish::Put { salt, iterations, salted_password } => {
                 Ok((mechanism, Some(ScramCredential::from_salted(mechanism, salt, *iterations, salted_password)?)))
@@ -107,7 +109,9 @@ impl Broker {
         let by_user: Vec<(&str, Vec<&ScramChange>)> = by_user.into_iter().collect();
         let mut outcomes = Vec::with_capacity(by_user.len());
         for piece in by_user.chunks(TOGETHER_MAX) {
-            let planned = piece.iter().map(|(_, changes)| if let [change] = changes[..] { self.plan_scram(change) } else { Err(ScramError::Twice) });
+            let planned = piece.iter().map(|(_, changes)| {
+                if let [change] = changes[..] { self.plan_scram(change) } else { Err(ScramError::Twice) }
+            });
             let (mut items, mut users) = (Vec::new(), Vec::new());
             for planned in planned {
                 users.push(planned.map(|(user, item)| {
@@ -118,11 +122,16 @@ impl Broker {
             }
             let results = if items.is_empty() { AppendResults::new() } else { self.commit_all(0, items) };
             let mut results = results.iter();
-            let mut outcome = |(user, is_written): (Arc<User>, bool)| if is_written { durable(results.next()).map(|()| user) } else { Ok(user) };
-            let users: Vec<Result<Arc<User>, ScramError>> =
-                users.into_iter().map(|planned| planned.and_then(|planned| outcome(planned).map_err(ScramError::from))).collect();
+            let mut outcome = |(user, is_written): (Arc<User>, bool)| {
+                if is_written { durable(results.next()).map(|()| user) } else { Ok(user) }
+            };
+            let users: Vec<Result<Arc<User>, ScramError>> = users
+                .into_iter()
+                .map(|planned| planned.and_then(|planned| outcome(planned).map_err(ScramError::from)))
+                .collect();
             self.put_written(users.iter().flatten());
-            outcomes.extend(piece.iter().zip(users).map(|((name, _), outcome)| ((*name).to_owned(), outcome.map(drop))));
+            outcomes
+                .extend(piece.iter().zip(users).map(|((name, _), outcome)| ((*name).to_owned(), outcome.map(drop))));
         }
         outcomes
     }

@@ -17,9 +17,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 
+use super::Security;
 use super::scram::{ScramCredential, ScramMechanism};
 use super::user::{NAME_BYTES_MAX, User};
-use super::Security;
 
 /// Random bytes of the server's nonce.
 const NONCE_BYTES: usize = 24;
@@ -65,7 +65,9 @@ struct First<'a> {
 }
 
 fn is_nonce(text: &str) -> bool {
-    !text.is_empty() && text.len() <= NONCE_LETTERS_MAX && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+    !text.is_empty()
+        && text.len() <= NONCE_LETTERS_MAX
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
 }
 
 /// A name with its escapes resolved; `None`: it is none.
@@ -73,7 +75,8 @@ fn name_of(text: &str) -> Option<String> {
     let mut parts = text.split('=');
     let mut name = parts.next()?.to_owned();
     for part in parts {
-        let (letter, rest) = part.strip_prefix("2C").map(|rest| (',', rest)).or_else(|| Some(('=', part.strip_prefix("3D")?)))?;
+        let (letter, rest) =
+            part.strip_prefix("2C").map(|rest| (',', rest)).or_else(|| Some(('=', part.strip_prefix("3D")?)))?;
         name.push(letter);
         name.push_str(rest);
     }
@@ -110,8 +113,13 @@ impl ScramExchange {
     ///
     /// # Errors
     /// `Malformed`, `OtherName`.
-    pub fn begin(security: &Security, mechanism: ScramMechanism, message: &[u8]) -> Result<(Self, String), ScramRefused> {
-        let First { header, bare, name, authorization, nonce } = First::parse(message).ok_or(ScramRefused::Malformed)?;
+    pub fn begin(
+        security: &Security,
+        mechanism: ScramMechanism,
+        message: &[u8],
+    ) -> Result<(Self, String), ScramRefused> {
+        let First { header, bare, name, authorization, nonce } =
+            First::parse(message).ok_or(ScramRefused::Malformed)?;
         if authorization.is_some_and(|other| other != name) {
             return Err(ScramRefused::OtherName);
         }
@@ -192,7 +200,8 @@ mod tests {
         let stored = digest::digest(&digest::SHA256, client_key.as_ref());
         let without_proof = format!("c=biws,r={before}{nonce}{behind}");
         let signature = mac(stored.as_ref(), format!("{bare},{server_first},{without_proof}").as_bytes());
-        let proof: Vec<u8> = client_key.as_ref().iter().zip(signature.as_ref()).map(|(one, other)| one ^ other).collect();
+        let proof: Vec<u8> =
+            client_key.as_ref().iter().zip(signature.as_ref()).map(|(one, other)| one ^ other).collect();
         format!("{without_proof},p={}", STANDARD.encode(proof))
     }
 
@@ -203,13 +212,17 @@ mod tests {
     #[test]
     fn who_knows_the_password_comes_in_and_nobody_else() {
         let security = security("a,b=c", "secret");
-        for (name, password, expected) in [("a=2Cb=3Dc", "secret", true), ("a=2Cb=3Dc", "Secret", false), ("nobody", "secret", false)] {
+        for (name, password, expected) in
+            [("a=2Cb=3Dc", "secret", true), ("a=2Cb=3Dc", "Secret", false), ("nobody", "secret", false)]
+        {
             let bare = format!("n={name},r=abc");
             let (exchange, answer) = begin(&security, &format!("n,,{bare}")).expect("a first message");
             assert!(answer.starts_with("r=abc"));
             let outcome = exchange.finish(&security, prove(&bare, &answer, password).as_bytes());
             assert_eq!(outcome.as_ref().err(), (!expected).then_some(&ScramRefused::Credentials), "{name}");
-            assert!(outcome.is_err() || outcome.is_ok_and(|(user, last)| user.name() == "a,b=c" && last.starts_with("v=")));
+            assert!(
+                outcome.is_err() || outcome.is_ok_and(|(user, last)| user.name() == "a,b=c" && last.starts_with("v="))
+            );
         }
     }
 
@@ -255,14 +268,28 @@ mod tests {
         assert_eq!(finish(&|answer| prove_with(("abc", ""), bare, answer, "secret")).as_deref(), Ok("bob"));
         assert_eq!(finish(&|answer| prove_with(("abc", ""), bare, answer, "Secret")), Err(ScramRefused::Credentials));
         // The proof is about what was said, and both nonces come last.
-        assert_eq!(finish(&|answer| prove(bare, answer, "secret").replacen("r=abc", "r=abcabc", 1)), Err(ScramRefused::Credentials));
-        assert_eq!(finish(&|answer| prove(bare, &answer.replacen(",s=", "x,s=", 1), "secret")), Err(ScramRefused::Malformed));
+        assert_eq!(
+            finish(&|answer| prove(bare, answer, "secret").replacen("r=abc", "r=abcabc", 1)),
+            Err(ScramRefused::Credentials)
+        );
+        assert_eq!(
+            finish(&|answer| prove(bare, &answer.replacen(",s=", "x,s=", 1), "secret")),
+            Err(ScramRefused::Malformed)
+        );
     }
 
     #[test]
     fn a_name_that_nobody_has_looks_like_any_other() {
         let security = security("bob", "secret");
-        let salt = |name: &str| begin(&security, &format!("n,,n={name},r=x")).expect("a message").1.split_once(",s=").expect("a salt").1.to_owned();
+        let salt = |name: &str| {
+            begin(&security, &format!("n,,n={name},r=x"))
+                .expect("a message")
+                .1
+                .split_once(",s=")
+                .expect("a salt")
+                .1
+                .to_owned()
+        };
         assert_eq!(salt("eve"), salt("eve"));
         assert_ne!(salt("eve"), salt("mallory"));
         assert_eq!(salt("eve").len(), salt("bob").len());
@@ -272,25 +299,56 @@ mod tests {
     #[test]
     fn what_is_no_message_is_refused() {
         let security = security("bob", "secret");
-        for text in ["", "n", "n,,", "n,,n=bob", "p=tls-unique,,n=bob,r=x", "n,,m=x,n=bob,r=x", "n,,n=,r=x", "n,,n=b=2,r=x", "n,,n=bob,r=", "n,b=x,n=bob,r=x", "n,,n=bob,r=x,y", "n,,n=bob,r=\u{7f}", "n,,n=bob,r=x,m=y", "n,,n=bob,r=x,t=", "n,,n=bob,r=x,=y", "n,,n=bob,r=x,t1=y"] {
+        for text in [
+            "",
+            "n",
+            "n,,",
+            "n,,n=bob",
+            "p=tls-unique,,n=bob,r=x",
+            "n,,m=x,n=bob,r=x",
+            "n,,n=,r=x",
+            "n,,n=b=2,r=x",
+            "n,,n=bob,r=",
+            "n,b=x,n=bob,r=x",
+            "n,,n=bob,r=x,y",
+            "n,,n=bob,r=\u{7f}",
+            "n,,n=bob,r=x,m=y",
+            "n,,n=bob,r=x,t=",
+            "n,,n=bob,r=x,=y",
+            "n,,n=bob,r=x,t1=y",
+        ] {
             assert_eq!(begin(&security, text).err(), Some(ScramRefused::Malformed), "{text:?}");
         }
         assert_eq!(begin(&security, "n,a=eve,n=bob,r=x").err(), Some(ScramRefused::OtherName));
-        assert!(begin(&security, "y,a=bob,n=bob,r=x,t=true").is_ok() && begin(&security, "n,,n=bob,r=x,tokenauth=true").is_ok());
+        assert!(
+            begin(&security, "y,a=bob,n=bob,r=x,t=true").is_ok()
+                && begin(&security, "n,,n=bob,r=x,tokenauth=true").is_ok()
+        );
         let long = format!("n,,n={},r=x", "b".repeat(256));
         assert_eq!(begin(&security, &long).err(), Some(ScramRefused::Malformed));
         let bare = "n=bob,r=x";
         for damage in ["c=eSws", "r=x"] {
             let (exchange, answer) = begin(&security, "n,,n=bob,r=x").expect("a message");
             let right = prove(bare, &answer, "secret");
-            let wrong = if damage.starts_with('c') { right.replacen("c=biws", damage, 1) } else { right.replacen("r=x", "r=y", 1) };
+            let wrong = if damage.starts_with('c') {
+                right.replacen("c=biws", damage, 1)
+            } else {
+                right.replacen("r=x", "r=y", 1)
+            };
             assert_eq!(exchange.finish(&security, wrong.as_bytes()).err(), Some(ScramRefused::Malformed), "{wrong}");
         }
         let (exchange, answer) = begin(&security, "n,,n=bob,r=x").expect("a message");
         let more = prove_with(("", ",m=y"), bare, &answer, "secret");
-        assert_eq!(exchange.finish(&security, more.as_bytes()).err(), Some(ScramRefused::Malformed), "an extension that has to be understood");
+        assert_eq!(
+            exchange.finish(&security, more.as_bytes()).err(),
+            Some(ScramRefused::Malformed),
+            "an extension that has to be understood"
+        );
         let (exchange, answer) = begin(&security, "n,,n=bob,r=x").expect("a message");
-        assert!(exchange.finish(&security, prove_with(("", ",t=y"), bare, &answer, "secret").as_bytes()).is_ok(), "one that may be passed over");
+        assert!(
+            exchange.finish(&security, prove_with(("", ",t=y"), bare, &answer, "secret").as_bytes()).is_ok(),
+            "one that may be passed over"
+        );
         for text in ["", "c=biws", "c=biws,r=x,p=*"] {
             let (exchange, _) = begin(&security, "n,,n=bob,r=x").expect("a message");
             assert_eq!(exchange.finish(&security, text.as_bytes()).err(), Some(ScramRefused::Malformed), "{text:?}");

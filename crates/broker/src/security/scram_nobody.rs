@@ -24,7 +24,11 @@ const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 impl Look {
     fn of(credential: &ScramCredential) -> Self {
         let salt = credential.salt();
-        Self { iterations: credential.iterations(), salt_bytes: salt.len(), is_text: salt.iter().all(|byte| LETTERS.contains(byte)) }
+        Self {
+            iterations: credential.iterations(),
+            salt_bytes: salt.len(),
+            is_text: salt.iter().all(|byte| LETTERS.contains(byte)),
+        }
     }
 }
 
@@ -53,7 +57,8 @@ impl Security {
         let number = [mechanism.number()];
         let place = self.keyed(&[&number, b"look", name.as_bytes()]);
         let look = self.look_at(mechanism, u64::from_be_bytes(*place.first_chunk().expect("a digest is longer")));
-        let parts = (0..look.salt_bytes.div_ceil(place.len())).flat_map(|part| self.keyed(&[&number, b"salt", &[part as u8], name.as_bytes()]));
+        let parts = (0..look.salt_bytes.div_ceil(place.len()))
+            .flat_map(|part| self.keyed(&[&number, b"salt", &[part as u8], name.as_bytes()]));
         let letter = |byte: u8| if look.is_text { LETTERS[usize::from(byte) % LETTERS.len()] } else { byte };
         let salt: Vec<u8> = parts.take(look.salt_bytes).map(letter).collect();
         let key = vec![0; mechanism.key_bytes()];

@@ -106,7 +106,8 @@ impl Seats {
     /// Connections and channels of a user.
     pub fn used_by(&self, name: &str) -> (u32, u32) {
         let inner = self.0.inner.lock();
-        let used = |usage: &Arc<Usage>| (usage.connections.load(Ordering::Relaxed), usage.channels.load(Ordering::Relaxed));
+        let used =
+            |usage: &Arc<Usage>| (usage.connections.load(Ordering::Relaxed), usage.channels.load(Ordering::Relaxed));
         inner.users.get(name).map_or((0, 0), used)
     }
 
@@ -117,7 +118,14 @@ impl Seats {
 
     /// The connections of those users and virtual hosts that `wanted` picks.
     pub(super) fn addresses(&self, wanted: impl Fn(&str, &str) -> bool) -> Vec<ReplyTo> {
-        self.0.inner.lock().entries.values().filter(|entry| wanted(&entry.user, &entry.vhost)).map(|entry| entry.to).collect()
+        self.0
+            .inner
+            .lock()
+            .entries
+            .values()
+            .filter(|entry| wanted(&entry.user, &entry.vhost))
+            .map(|entry| entry.to)
+            .collect()
     }
 }
 

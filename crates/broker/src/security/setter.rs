@@ -13,9 +13,9 @@ use bytes::{BufMut, BytesMut};
 use super::acl::{AclOperation, AclResource, CLUSTER};
 use super::queue_rights::QueueRights;
 use super::{Principal, Security, Subject};
+use crate::Broker;
 use crate::overrides::{put_text, take_text};
 use crate::topic::Topic;
-use crate::Broker;
 
 const NAMED: u8 = 1;
 const DEFINED: u8 = 2;
@@ -42,7 +42,11 @@ impl Setter {
         let (flags, rest) = bytes.split_first()?;
         *bytes = rest;
         let (name, address) = (take_text(bytes)?, take_text(bytes)?);
-        Some(Self { name: (flags & NAMED != 0).then_some(name), address: address.parse().ok()?, defined: flags & DEFINED != 0 })
+        Some(Self {
+            name: (flags & NAMED != 0).then_some(name),
+            address: address.parse().ok()?,
+            defined: flags & DEFINED != 0,
+        })
     }
 }
 
@@ -51,7 +55,11 @@ impl Security {
     pub fn setter(&self, name: Option<&str>, address: IpAddr) -> Setter {
         let inner = self.inner.read();
         let name = name.filter(|name| !inner.users.is_empty() || *name != super::GUEST);
-        Setter { name: name.map(str::to_owned), address, defined: name.is_some_and(|name| inner.users.contains_key(name)) }
+        Setter {
+            name: name.map(str::to_owned),
+            address,
+            defined: name.is_some_and(|name| inner.users.contains_key(name)),
+        }
     }
 
     /// The same of a principal; `None`: the broker itself.
@@ -76,15 +84,23 @@ impl Security {
 
 impl Broker {
     /// May who has set something do this with a topic now: by entries, and by permissions if it is a queue? `topic`: the one of that name, if it is there.
-    pub(crate) fn setter_may_with_topic(&self, setter: &Setter, operation: AclOperation, name: &str, topic: Option<&Topic>) -> bool {
+    pub(crate) fn setter_may_with_topic(
+        &self,
+        setter: &Setter,
+        operation: AclOperation,
+        name: &str,
+        topic: Option<&Topic>,
+    ) -> bool {
         let Some(subject) = self.security().subject_now(setter) else { return false };
-        let of_all = operation == AclOperation::Create && self.security().allows(&subject, operation, AclResource::Cluster, CLUSTER);
+        let of_all = operation == AclOperation::Create
+            && self.security().allows(&subject, operation, AclResource::Cluster, CLUSTER);
         if !of_all && !self.security().allows(&subject, operation, AclResource::Topic, name) {
             return false;
         }
         let Some(topic) = topic.filter(|topic| topic.is_queue()) else { return true };
         // One that comes to life or goes is nobody's yet, or any more.
-        self.queue_on(topic).is_some_and(|queue| self.security().setter_may(setter, operation, queue.vhost(), queue.name()))
+        self.queue_on(topic)
+            .is_some_and(|queue| self.security().setter_may(setter, operation, queue.vhost(), queue.name()))
     }
 }
 
@@ -101,7 +117,9 @@ mod tests {
         let address = "::1".parse().expect("an address");
         for setter in [
             Setter { name: None, address, defined: false },
-            Setter { name: Some("größe".to_owned()), address: "10.0.0.1".parse().expect("an address"), defined: true },
+            Setter {
+                name: Some("größe".to_owned()), address: "10.0.0.1".parse().expect("an address"), defined: true
+            },
         ] {
             let mut out = BytesMut::new();
             setter.encode(&mut out);
@@ -121,7 +139,8 @@ mod tests {
             let user = Arc::new(User::new(name.to_owned(), None, Vec::new(), UserLimits::default()));
             security.change(|inner| {
                 inner.users.insert(name.to_owned(), user);
-                inner.grant("/", name).permissions = Some(Arc::new(Permissions::new("", write, "").expect("expressions")));
+                inner.grant("/", name).permissions =
+                    Some(Arc::new(Permissions::new("", write, "").expect("expressions")));
             });
         };
         add("bob", "^q$");

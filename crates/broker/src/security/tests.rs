@@ -93,7 +93,11 @@ fn who_guesses_waits_and_who_is_known_does_not() {
     add(&security, "ann", hash("other"));
     assert_eq!(login(&security, "bob", "secret", ELSEWHERE).as_deref(), Ok("bob"));
     for _ in 0..100 {
-        assert_eq!(login(&security, "bob", "wrong", ELSEWHERE), Err(Refused::Credentials), "the same again is one guess");
+        assert_eq!(
+            login(&security, "bob", "wrong", ELSEWHERE),
+            Err(Refused::Credentials),
+            "the same again is one guess"
+        );
     }
     for number in 0..2 {
         assert_eq!(login(&security, "bob", &number.to_string(), ELSEWHERE), Err(Refused::Credentials));

@@ -37,7 +37,15 @@ pub struct User {
 
 impl User {
     pub(super) fn new(name: String, password: Option<PasswordHash>, tags: Vec<String>, limits: UserLimits) -> Self {
-        Self { name, password, rabbitmq: None, tags, limits, scram: ScramCredentials::default(), verified: Mutex::new(None) }
+        Self {
+            name,
+            password,
+            rabbitmq: None,
+            tags,
+            limits,
+            scram: ScramCredentials::default(),
+            verified: Mutex::new(None),
+        }
     }
 
     /// Somebody of this name who is not defined any more: he has no tags, and nothing to log in with.
@@ -58,7 +66,9 @@ impl User {
     /// A copy of him as he is defined.
     pub(super) fn again(&self) -> Self {
         let Self { name, password, rabbitmq, tags, limits, scram, verified: _ } = self;
-        Self::new(name.clone(), password.clone(), tags.clone(), *limits).with_rabbitmq_hash(rabbitmq.clone()).with_scram(scram.clone())
+        Self::new(name.clone(), password.clone(), tags.clone(), *limits)
+            .with_rabbitmq_hash(rabbitmq.clone())
+            .with_scram(scram.clone())
     }
 
     /// His name.

@@ -138,7 +138,10 @@ mod tests {
     use super::*;
 
     fn login(token: u64) -> Login {
-        Login { to: ReplyTo { shard: ShardId(0), connection: ConnectionId(0), token }, work: Box::new(|_| Box::new(())) }
+        Login {
+            to: ReplyTo { shard: ShardId(0), connection: ConnectionId(0), token },
+            work: Box::new(|_| Box::new(())),
+        }
     }
 
     fn address(text: &str) -> IpAddr {

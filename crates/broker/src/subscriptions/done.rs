@@ -109,7 +109,13 @@ impl DoneInside {
 
 impl DoneLogs {
     /// What is to be written of a subscription, locked, and flushed, so that the journal may forget it.
-    fn to_write(&self, shared: &SharedSubscription, state: &Subscription, journal: &Arc<Journal>, wake: impl FnOnce() -> Wake) -> Option<Arc<DoneCopy>> {
+    fn to_write(
+        &self,
+        shared: &SharedSubscription,
+        state: &Subscription,
+        journal: &Arc<Journal>,
+        wake: impl FnOnce() -> Wake,
+    ) -> Option<Arc<DoneCopy>> {
         if !state.has_done() || shared.is_dropped() {
             self.forget(shared);
             return None;
@@ -118,7 +124,8 @@ impl DoneLogs {
         let (inside, is_new) = {
             let mut logs = self.0.lock();
             let before = logs.len();
-            let new = || Arc::new(DoneInside { journal: Arc::downgrade(journal), wake: wake(), copies: Mutex::default() });
+            let new =
+                || Arc::new(DoneInside { journal: Arc::downgrade(journal), wake: wake(), copies: Mutex::default() });
             let inside = Arc::clone(logs.entry(log.id()).or_insert_with(new));
             (inside, logs.len() > before)
         };
@@ -153,7 +160,12 @@ impl DoneLogs {
 
 impl Broker {
     /// As [`DoneLogs::to_write`]. Of a subscription behind which alone its log is trimmed.
-    pub(super) fn done_to_write(&self, shared: &SharedSubscription, state: &Subscription, wake: impl FnOnce() -> Wake) -> Option<Arc<DoneCopy>> {
+    pub(super) fn done_to_write(
+        &self,
+        shared: &SharedSubscription,
+        state: &Subscription,
+        wake: impl FnOnce() -> Wake,
+    ) -> Option<Arc<DoneCopy>> {
         let logs = &self.subscriptions().writes.done;
         logs.to_write(shared, state, self.journal_of(shared.log().id()), wake)
     }

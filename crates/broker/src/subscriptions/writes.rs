@@ -119,7 +119,12 @@ impl Acknowledgement {
 
 impl Writes {
     pub fn new(mailboxes: Mailboxes, journals: &[Arc<journal::Journal>]) -> Self {
-        Self { mailboxes, journals: RwLock::new(journals.iter().cloned().map(FromReserve).collect()), state: Mutex::default(), done: DoneLogs::default() }
+        Self {
+            mailboxes,
+            journals: RwLock::new(journals.iter().cloned().map(FromReserve).collect()),
+            state: Mutex::default(),
+            done: DoneLogs::default(),
+        }
     }
 
     pub fn mailboxes(&self) -> &Mailboxes {
@@ -131,7 +136,8 @@ impl Writes {
             let durable = !asker.failed.load(Ordering::SeqCst);
             match &asker.to {
                 Told::Shard(to) => {
-                    self.mailboxes.push(to.shard, Event::Reply { to: *to, reply: Reply::Done(Box::new(Acknowledged(durable))) });
+                    self.mailboxes
+                        .push(to.shard, Event::Reply { to: *to, reply: Reply::Done(Box::new(Acknowledged(durable))) });
                 }
                 Told::Thread(waiting) => {
                     *waiting.outcome.lock() = Some(durable);

@@ -15,7 +15,10 @@ fn config(overrides: &[(&str, &str)], broker: &[(&str, &str)]) -> TopicConfig {
 fn one_flush_a_message_means_durability_fsync() {
     assert_eq!(config(&[], &[]).durability, Durability::Memory);
     assert_eq!(config(&[("flush.messages", "1")], &[]).durability, Durability::Fsync);
-    assert_eq!(config(&[("flush.messages", "1"), ("mainstem.durability", "memory")], &[]).durability, Durability::Fsync);
+    assert_eq!(
+        config(&[("flush.messages", "1"), ("mainstem.durability", "memory")], &[]).durability,
+        Durability::Fsync
+    );
     assert_eq!(config(&[("flush.messages", "2")], &[]).durability, Durability::Memory);
     assert_eq!(config(&[("mainstem.durability", "fsync")], &[]).durability, Durability::Fsync);
 }

@@ -36,15 +36,22 @@ mod tests {
 
     #[test]
     fn what_follows_from_a_reason_joins_it() {
-        let (found, word) = join(vec![reason("slow-disk", 0.9, 0), reason("quota", 0.5, 1), reason("disk", 1.0, 3), reason("quota", 0.7, 2)]);
+        let (found, word) = join(vec![
+            reason("slow-disk", 0.9, 0),
+            reason("quota", 0.5, 1),
+            reason("disk", 1.0, 3),
+            reason("quota", 0.7, 2),
+        ]);
         assert_eq!(word, "slow-disk");
-        let short: Vec<_> = found.iter().map(|one| (one.cause, one.share, one.connections, one.text.as_str())).collect();
+        let short: Vec<_> =
+            found.iter().map(|one| (one.cause, one.share, one.connections, one.text.as_str())).collect();
         assert_eq!(short, [("slow-disk", 1.0, 3, "slow-disk; disk"), ("quota", 0.7, 2, "quota; quota")]);
     }
 
     #[test]
     fn the_gravest_has_it() {
-        let (found, word) = join(vec![reason("slow-disk", 0.9, 0), reason("disk-full", 1.0, 0), reason("disk", 0.6, 2)]);
+        let (found, word) =
+            join(vec![reason("slow-disk", 0.9, 0), reason("disk-full", 1.0, 0), reason("disk", 0.6, 2)]);
         assert_eq!(word, "disk-full");
         let short: Vec<_> = found.iter().map(|one| (one.cause, one.connections)).collect();
         assert_eq!(short, [("slow-disk", 0), ("disk-full", 2)]);

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use types::ConnectionId;
 
-use super::{Totals, SHARE_MIN, WhyReason, percent};
+use super::{SHARE_MIN, Totals, WhyReason, percent};
 use crate::Broker;
 
 /// How often each was found full. A channel is full for a moment whenever a message is on its way, so one look says nothing.
@@ -68,6 +68,12 @@ impl FullChannels {
         let mut connections: Vec<ConnectionId> = self.found.keys().map(|(connection, _)| *connection).collect();
         connections.sort_unstable();
         connections.dedup();
-        Some(WhyReason { cause: "unacknowledged", share, worst: self.part(worst), connections: connections.len(), text })
+        Some(WhyReason {
+            cause: "unacknowledged",
+            share,
+            worst: self.part(worst),
+            connections: connections.len(),
+            text,
+        })
     }
 }

@@ -24,7 +24,9 @@ fn reason(cause: &'static str, share: f64, worst: f64, text: String) -> WhyReaso
 /// Commits of these journals between two looks: how many, and their time in ns.
 fn commits_between((first, second): (&Look, &Look), journals: &[bool]) -> (u64, u64) {
     let pairs = first.commits.iter().zip(&second.commits).zip(journals).filter(|(_, wanted)| **wanted);
-    pairs.fold((0, 0), |sum, ((before, after), _)| (sum.0 + after.0.saturating_sub(before.0), sum.1 + after.1.saturating_sub(before.1)))
+    pairs.fold((0, 0), |sum, ((before, after), _)| {
+        (sum.0 + after.0.saturating_sub(before.0), sum.1 + after.1.saturating_sub(before.1))
+    })
 }
 
 /// For people.
@@ -61,10 +63,18 @@ impl Broker {
         for (journal, _) in self.journals().iter().zip(wanted).filter(|(_, wanted)| **wanted) {
             let number = journal.number();
             let found = match journal.status() {
-                JournalStatus::Stopped { reason } => ("disk-failed", format!("journal {number} takes nothing more: {reason}")),
-                JournalStatus::Hindered { reason } => ("disk-failed", format!("journal {number} takes nothing at the moment: {reason}")),
-                _ if journal.is_disk_full() => ("disk-full", format!("the disk of journal {number} is full: data is refused")),
-                _ if journal.waits_for_archive() => ("archive", format!("journal {number} waits for the archive: its window is full")),
+                JournalStatus::Stopped { reason } => {
+                    ("disk-failed", format!("journal {number} takes nothing more: {reason}"))
+                }
+                JournalStatus::Hindered { reason } => {
+                    ("disk-failed", format!("journal {number} takes nothing at the moment: {reason}"))
+                }
+                _ if journal.is_disk_full() => {
+                    ("disk-full", format!("the disk of journal {number} is full: data is refused"))
+                }
+                _ if journal.waits_for_archive() => {
+                    ("archive", format!("journal {number} waits for the archive: its window is full"))
+                }
                 _ => continue,
             };
             reasons.push(reason(found.0, 1.0, 1.0, found.1));
@@ -74,7 +84,10 @@ impl Broker {
         let mean = Duration::from_nanos(ns / commits.max(1));
         if mean >= SLOW_COMMIT {
             let busy = (ns as f64 / window.as_nanos() as f64).min(1.0);
-            let text = format!("the disk is slow: {commits} commits took {:.0} ms each until they were on it", mean.as_secs_f64() * 1e3);
+            let text = format!(
+                "the disk is slow: {commits} commits took {:.0} ms each until they were on it",
+                mean.as_secs_f64() * 1e3
+            );
             reasons.push(reason("slow-disk", busy, busy, text));
         } else if commits == 0 && waits >= WAITS_FROM && reasons.is_empty() {
             let text = format!("the disk is slow: no commit came to its end in {:.1} s", window.as_secs_f64());
@@ -89,7 +102,8 @@ pub(super) fn reasons_of_threads((first, second): (&Look, &Look)) -> Vec<WhyReas
     let window = second.at.duration_since(first.at).as_nanos() as f64;
     let pairs: Vec<_> = first.threads.iter().zip(&second.threads).collect();
     let parts = |of: fn(&ThreadTime) -> u64| -> (f64, f64) {
-        let shares = pairs.iter().map(|(before, after)| (of(after).saturating_sub(of(before)) as f64 / window).min(1.0));
+        let shares =
+            pairs.iter().map(|(before, after)| (of(after).saturating_sub(of(before)) as f64 / window).min(1.0));
         shares.fold((0.0, 0.0), |(sum, most), share| (sum + share / pairs.len() as f64, most.max(share)))
     };
     let mut reasons = Vec::new();
@@ -97,17 +111,23 @@ pub(super) fn reasons_of_threads((first, second): (&Look, &Look)) -> Vec<WhyReas
     if worst >= EFFORT_FROM {
         let count = second.handshakes.saturating_sub(first.handshakes);
         let (part, most) = (percent(share), percent(worst));
-        let text = format!("{count} handshakes of TLS took {part} of the time of network threads, of the busiest {most}");
+        let text =
+            format!("{count} handshakes of TLS took {part} of the time of network threads, of the busiest {most}");
         reasons.push(reason("tls-handshake", share, worst, text));
     }
     let (share, worst) = parts(|thread| thread.filters);
     if worst >= EFFORT_FROM {
-        let text = format!("filters took {} of the time of network threads, of the busiest {}", percent(share), percent(worst));
+        let text = format!(
+            "filters took {} of the time of network threads, of the busiest {}",
+            percent(share),
+            percent(worst)
+        );
         reasons.push(reason("filter", share, worst, text));
     }
     let (share, worst) = parts(|thread| thread.busy.saturating_sub(thread.handshakes + thread.filters));
     if worst >= THREAD_BUSY_FROM {
-        let text = format!("a network thread was busy for {} of the time, all together {}", percent(worst), percent(share));
+        let text =
+            format!("a network thread was busy for {} of the time, all together {}", percent(worst), percent(share));
         reasons.push(reason("threads-busy", share, worst, text));
     }
     reasons
@@ -126,8 +146,12 @@ mod tests {
             handshakes: handshakes * 1_000_000,
             filters: filters * 1_000_000,
         };
-        let (first, second) = (look(at, vec![ThreadTime::default(); 2]), look(at + Duration::from_secs(1), threads.map(ms).to_vec()));
-        reasons_of_threads((&first, &second)).into_iter().map(|one| (one.cause, (one.worst * 100.0).round() as u32)).collect()
+        let (first, second) =
+            (look(at, vec![ThreadTime::default(); 2]), look(at + Duration::from_secs(1), threads.map(ms).to_vec()));
+        reasons_of_threads((&first, &second))
+            .into_iter()
+            .map(|one| (one.cause, (one.worst * 100.0).round() as u32))
+            .collect()
     }
 
     #[test]

@@ -22,7 +22,14 @@ fn name(text: &str) -> Name {
 
 fn exchange(node: &Node, vhost: &Vhost, exchange: &str) {
     let arguments = Arguments::default();
-    let declaration = Declaration { name: name(exchange), kind: b"direct", durable: true, auto_delete: false, internal: false, arguments };
+    let declaration = Declaration {
+        name: name(exchange),
+        kind: b"direct",
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments,
+    };
     node.broker.declare_exchange(vhost, declaration, &Principal::broker()).expect("declared");
 }
 
@@ -31,7 +38,13 @@ fn bind(node: &Node, vhost: &Vhost, source: &str, to: (bool, &str)) {
     for number in 0..BINDINGS {
         let value = OwnedValue::Bytes(vec![b'x'; ARGUMENT_BYTES].into());
         let arguments = Arguments::new(vec![Argument { name: b"about"[..].into(), tag: b'S', value }]);
-        let wish = BindingWish { source: name(source), to_queue: to.0, destination: name(to.1), key: name(&format!("key-{number}")), arguments };
+        let wish = BindingWish {
+            source: name(source),
+            to_queue: to.0,
+            destination: name(to.1),
+            key: name(&format!("key-{number}")),
+            arguments,
+        };
         node.broker.bind(vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("bound");
     }
 }
@@ -63,7 +76,8 @@ fn a_record_for_a_topic_that_was_deleted_is_refused_as_that() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = open(folder.path());
     let wish = || CreateTopic { name: "t".to_owned(), partitions: 1, replication: 1, overrides: Default::default() };
-    let record = NewRecord { partition: None, timestamp: None, key: None, value: Some(b"v".to_vec()), headers: Vec::new() };
+    let record =
+        NewRecord { partition: None, timestamp: None, key: None, value: Some(b"v".to_vec()), headers: Vec::new() };
     let topic = node.broker.create_topics(vec![wish()]).remove(0).expect("created");
     let queue = node.queue("q", true);
     let of_queue = Arc::clone(queue.topic());
@@ -149,7 +163,13 @@ fn nothing_is_said_of_a_virtual_host_that_is_deleted() {
     let vhost = put_vhost(&node);
     let scope = broker::PolicyScope::User;
     node.broker.put_policy(&vhost, scope, "old", &wish()).expect("put");
-    let binding = BindingWish { source: name("amq.direct"), to_queue: false, destination: name("amq.fanout"), key: name("k"), arguments: Arguments::default() };
+    let binding = BindingWish {
+        source: name("amq.direct"),
+        to_queue: false,
+        destination: name("amq.fanout"),
+        key: name("k"),
+        arguments: Arguments::default(),
+    };
     node.broker.delete_vhost("v").expect("deleted");
     // Who asked has found it before.
     let gone = |error: String| assert_eq!(error, "vhost 'v' is deleted");
@@ -159,7 +179,12 @@ fn nothing_is_said_of_a_virtual_host_that_is_deleted() {
     gone(node.broker.put_parameter(&vhost, "vhost-limits", "limits", &limits).expect_err("gone").to_string());
     gone(node.broker.delete_parameter(&vhost, "vhost-limits", "limits").expect_err("gone").to_string());
     gone(node.broker.put_vhost_limit(&vhost, "max-queues", Some(0.into())).expect_err("gone").to_string());
-    gone(node.broker.bind(&vhost, binding.clone(), &Caller::broker(Caller::NO_CONNECTION)).expect_err("gone").to_string());
+    gone(
+        node.broker
+            .bind(&vhost, binding.clone(), &Caller::broker(Caller::NO_CONNECTION))
+            .expect_err("gone")
+            .to_string(),
+    );
     gone(node.broker.unbind(&vhost, &binding, &Caller::broker(Caller::NO_CONNECTION)).expect_err("gone").to_string());
     gone(node.broker.delete_exchange(&vhost, b"e", false, &Principal::broker()).expect_err("gone").to_string());
     node.close();
@@ -174,9 +199,15 @@ fn records_do_not_make_a_virtual_host() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = open(folder.path());
     let put = |key: &[u8], value: &[u8]| {
-        node.append(LogId(0), AppendItem::State { key: Bytes::copy_from_slice(key), value: Some(Bytes::copy_from_slice(value)) });
+        node.append(
+            LogId(0),
+            AppendItem::State { key: Bytes::copy_from_slice(key), value: Some(Bytes::copy_from_slice(value)) },
+        );
     };
-    put(b"qp\x01vold", b"\x01{\"pattern\":\".*\",\"definition\":{\"max-length\":1},\"priority\":0,\"apply-to\":\"all\"}");
+    put(
+        b"qp\x01vold",
+        b"\x01{\"pattern\":\".*\",\"definition\":{\"max-length\":1},\"priority\":0,\"apply-to\":\"all\"}",
+    );
     put(b"qe\x01ve", b"\x01\x06direct\0\0\0\0\0");
     // Behind them.
     put_vhost_named(&node, "w");
@@ -187,7 +218,10 @@ fn records_do_not_make_a_virtual_host() {
     node.close();
     let node = open(folder.path());
     let vhost = put_vhost(&node);
-    assert_eq!((vhost.policies().all(broker::PolicyScope::User).len(), vhost.exchanges().read().exchange_count()), (0, 7));
+    assert_eq!(
+        (vhost.policies().all(broker::PolicyScope::User).len(), vhost.exchanges().read().exchange_count()),
+        (0, 7)
+    );
     node.close();
 }
 
@@ -204,7 +238,12 @@ fn queues_that_are_deleted_as_topics_go_together() {
     let created = node.broker.create_topics(plain.iter().chain(&attached).cloned().map(wish).collect());
     assert!(created.iter().all(Result::is_ok));
     attached.iter().chain(&queues).for_each(|name| drop(node.queue(name, true)));
-    let all: Vec<_> = plain.iter().chain(&attached).chain(&queues).map(|name| node.broker.topic(name).expect("it is there")).collect();
+    let all: Vec<_> = plain
+        .iter()
+        .chain(&attached)
+        .chain(&queues)
+        .map(|name| node.broker.topic(name).expect("it is there"))
+        .collect();
     let before = node.journal(0).metrics().commits_so_far().0;
     assert!(node.broker.delete_topics(&all).iter().all(Result::is_ok));
     let writes = node.journal(0).metrics().commits_so_far().0 - before;

@@ -63,7 +63,8 @@ impl<'a> Taker<'a> {
         let (log, mut at, mut found) = (self.queue.log(), self.queue.log().start(), BTreeSet::new());
         while at < log.high_watermark() {
             let want = ColdWant { log: Arc::clone(log), from: at, until: Offset(u64::MAX), max_bytes: 1 << 20 };
-            let data = self.node.broker.journal_of(log.id()).read_cold(&[want], 1 << 20).remove(0).expect("it can be read");
+            let data =
+                self.node.broker.journal_of(log.id()).read_cold(&[want], 1 << 20).remove(0).expect("it can be read");
             assert!(data.next > at, "it gets somewhere");
             found.extend(Batches::new(&data.slices.concat()).map(|batch| batch.expect("whole batches").1.base().0));
             at = data.next;
@@ -75,14 +76,20 @@ impl<'a> Taker<'a> {
 /// What the segments of all journals take.
 fn segment_bytes(data: &Path, journals: usize) -> u64 {
     let files = |number| std::fs::read_dir(journal_folder(data, number)).expect("a folder").filter_map(Result::ok);
-    let segments = (0..journals).flat_map(files).filter(|file| file.file_name().to_string_lossy().starts_with("segment-"));
+    let segments =
+        (0..journals).flat_map(files).filter(|file| file.file_name().to_string_lossy().starts_with("segment-"));
     // One may go while it is looked at.
     segments.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
 }
 
 #[test]
 fn one_message_that_nobody_acknowledges_keeps_nothing_else_on_the_disk() {
-    for (durability, durable, journals) in [(Durability::Fsync, true, 1), (Durability::Memory, true, 1), (Durability::Fsync, false, 1), (Durability::Memory, true, 3)] {
+    for (durability, durable, journals) in [
+        (Durability::Fsync, true, 1),
+        (Durability::Memory, true, 1),
+        (Durability::Fsync, false, 1),
+        (Durability::Memory, true, 3),
+    ] {
         let folder = tempfile::tempdir().expect("a folder");
         let open = || Node::open_in(folder.path(), journals, durability).expect("it opens");
         let node = open();
@@ -131,7 +138,8 @@ fn what_is_not_acknowledged_stays_wherever_it_lies() {
     let folder = tempfile::tempdir().expect("a folder");
     let open = || Node::open(folder.path(), 1);
     let node = open();
-    let dead_letters = Argument { name: b"x-dead-letter-exchange"[..].into(), tag: b'S', value: Value::Bytes(b"amq.direct").into() };
+    let dead_letters =
+        Argument { name: b"x-dead-letter-exchange"[..].into(), tag: b'S', value: Value::Bytes(b"amq.direct").into() };
     let arguments = || Arguments::new(vec![dead_letters.clone()]);
     let taker = Taker::new(&node, node.queue_with("work", true, arguments()));
     let (mut kept, mut returned, mut dead) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());

@@ -143,7 +143,10 @@ fn what_is_kept_for_gets_goes_with_the_messages() {
         assert_eq!(kept(node), of_one, "nothing more is ready there");
         node.broker.delete_queue(&getters[1].queue, false, false).expect("deleted");
         assert_eq!(kept(node), 0);
-        assert!(matches!(node.broker.get(&getters[1].queue, &getters[1].channel, getters[1].holder, false), Got::Empty));
+        assert!(matches!(
+            node.broker.get(&getters[1].queue, &getters[1].channel, getters[1].holder, false),
+            Got::Empty
+        ));
         assert_eq!(kept(node), 0);
     });
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use broker::append::{Append, AppendItem};
 use broker::ReplyTo;
+use broker::append::{Append, AppendItem};
 use types::{ConnectionId, LogId, ShardId};
 
 use crate::node::{Node, log_of, wait_for};
@@ -78,7 +78,10 @@ fn an_end_that_was_interrupted_is_made_up_for() {
     let (mut key, mut value) = (vec![b'e'], vec![1]);
     key.extend(topic.logs()[0].id().0.to_be_bytes());
     value.extend(6u32.to_be_bytes());
-    let delete = |key: &[u8], value: Option<Vec<u8>>| AppendItem::State { key: key.to_vec().into(), value: value.map(Into::into) };
+    let delete = |key: &[u8], value: Option<Vec<u8>>| AppendItem::State {
+        key: key.to_vec().into(),
+        value: value.map(Into::into),
+    };
     let items = vec![delete(b"tgone", None), delete(&key, Some(value))];
     let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(1), token: 0 };
     assert!(node.journal(0).append(Append { to, items, acknowledge: false }).is_ok());

@@ -24,7 +24,8 @@ fn make_vhost(node: &Node, name: &str) {
 fn declare(node: &Node, (vhost, queue): (&str, &str)) -> Result<Arc<Queue>, QueueError> {
     let vhost = node.broker.vhosts().get(vhost).expect("it is there");
     let name = Name::new(queue.as_bytes()).expect("a short name");
-    let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    let wish =
+        QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
     node.broker.declare_queue(&vhost, wish, &Caller::broker(CONNECTION))
 }
 
@@ -75,7 +76,11 @@ fn two_queues_that_were_one_topic_are_two() {
             assert_eq!((found(&node, first).is_none(), ready(&node, other)), (true, left), "{first:?} was deleted");
             node.close();
             let node = Node::open(folder.path(), 1);
-            assert_eq!((found(&node, first).is_none(), ready(&node, other)), (true, left), "{first:?} was deleted, and the node started again");
+            assert_eq!(
+                (found(&node, first).is_none(), ready(&node, other)),
+                (true, left),
+                "{first:?} was deleted, and the node started again"
+            );
             delete(&node, other);
             node.close();
             let node = Node::open(folder.path(), 1);
@@ -101,7 +106,11 @@ fn a_queue_of_an_earlier_release_keeps_its_name_until_it_is_deleted() {
         let topic = node.broker.topic("a~20b").expect("as it was called");
         assert_eq!((topic.id, ready(&node, OTHER)), (queue.topic().id, 3));
         assert_eq!(node.offset("group", "a~20b"), Some(2));
-        assert_eq!(node.broker.vhosts().get("a").expect("there").resource_name(OTHER.1.as_bytes()), "a~20b", "what entries call it");
+        assert_eq!(
+            node.broker.vhosts().get("a").expect("there").resource_name(OTHER.1.as_bytes()),
+            "a~20b",
+            "what entries call it"
+        );
         let refused = declare(&node, SLASH).expect_err("another queue has the topic");
         assert!(matches!(refused, QueueError::TopicTaken { .. }), "{refused}");
         assert_eq!(refused.to_string(), "cannot declare queue 'a b' in vhost '/': topic 'a~20b' is another queue's");
@@ -201,7 +210,12 @@ fn of_two_topics_of_one_name_both_queues_have_theirs() {
 fn topics_differ_in_more_than_dots_and_underscores() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Node::open(folder.path(), 1);
-    let wish = |name: &str| CreateTopic { name: name.to_owned(), partitions: 1, replication: 1, overrides: Default::default() };
+    let wish = |name: &str| CreateTopic {
+        name: name.to_owned(),
+        partitions: 1,
+        replication: 1,
+        overrides: Default::default(),
+    };
     let create = |names: &[&str]| -> Vec<Option<String>> {
         let outcomes = node.broker.create_topics(names.iter().copied().map(wish).collect());
         outcomes.into_iter().map(|outcome| outcome.err().map(|error| error.to_string())).collect()
@@ -209,7 +223,10 @@ fn topics_differ_in_more_than_dots_and_underscores() {
     let collides = |name: &str, other: &str| Some(format!("Topic '{name}' collides with existing topic: {other}"));
     assert_eq!(create(&["a.b_c", "plain", "a.b"]), [None, None, None]);
     assert_eq!(create(&["a_b.c", "a-b", "ab"]), [collides("a_b.c", "a.b_c"), None, None]);
-    assert_eq!(create(&["x.y", "x_y", "x.y"]), [None, collides("x_y", "x.y"), Some("Topic 'x.y' already exists.".to_owned())]);
+    assert_eq!(
+        create(&["x.y", "x_y", "x.y"]),
+        [None, collides("x_y", "x.y"), Some("Topic 'x.y' already exists.".to_owned())]
+    );
     node.queue("a_b", true);
     node.broker.delete_topic(&node.broker.topic("a.b_c").expect("it is there")).expect("deleted");
     assert_eq!(create(&["a_b_c"]), [None]);

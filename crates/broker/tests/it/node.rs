@@ -6,7 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use broker::append::{Append, AppendItem};
-use broker::{Broker, BrokerConfig, Caller, CreateTopic, DEFAULT_VHOST, Journal, Log, Queue, QueueDeclaration, ReplyTo, Settings, Vhost};
+use broker::{
+    Broker, BrokerConfig, Caller, CreateTopic, DEFAULT_VHOST, Journal, Log, Queue, QueueDeclaration, ReplyTo, Settings,
+    Vhost,
+};
 use bytes::{BufMut, BytesMut};
 use journal::disk::{IoMode, RealStorage, Storage, submitter};
 use journal::{JournalConfig, MemoryArchive};

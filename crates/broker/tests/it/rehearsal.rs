@@ -11,7 +11,9 @@ use types::{Durability, LogId, NodeId, SystemClock};
 use crate::node::{Node, journal_folder, log_of};
 
 fn rehearse(data: &Path, journals: usize) -> (Result<(), String>, Vec<Weak<Journal>>) {
-    let journals: Vec<Arc<Journal>> = (0..journals).map(|number| journal::rehearse(&journal_folder(data, number), number as u16).expect("it opens")).collect();
+    let journals: Vec<Arc<Journal>> = (0..journals)
+        .map(|number| journal::rehearse(&journal_folder(data, number), number as u16).expect("it opens"))
+        .collect();
     let left = journals.iter().map(Arc::downgrade).collect();
     let config = BrokerConfig {
         cluster_id: "test".to_owned(),

@@ -111,11 +111,19 @@ impl<W: Copy> GroupCoordinator<W> {
     pub(super) fn check_join(&mut self, name: &str, request: &JoinRequest) -> Result<(), GroupError> {
         let known = match self.groups.get(name) {
             Some(Kind::Classic(group)) => {
-                let id = request.instance.as_ref().and_then(|instance| group.instances.get(instance)).unwrap_or(&request.member_id);
+                let id = request
+                    .instance
+                    .as_ref()
+                    .and_then(|instance| group.instances.get(instance))
+                    .unwrap_or(&request.member_id);
                 group.members.get(id).map_or(0, |member| weight::MEMBER + weight::protocols(&member.protocols))
             }
             Some(Kind::Consumer(group)) => {
-                let id = request.instance.as_ref().and_then(|instance| group.instances.get(instance)).unwrap_or(&request.member_id);
+                let id = request
+                    .instance
+                    .as_ref()
+                    .and_then(|instance| group.instances.get(instance))
+                    .unwrap_or(&request.member_id);
                 let member = group.members.get(id).and_then(|member| member.classic.as_ref());
                 member.map_or(0, |classic| weight::MEMBER + weight::protocols(&classic.protocols))
             }
@@ -132,7 +140,9 @@ impl<W: Copy> GroupCoordinator<W> {
         }
         let bytes: usize = request.assignments.iter().map(|(_, assignment)| assignment.len()).sum();
         let known = match self.groups.get(name) {
-            Some(Kind::Classic(group)) => group.members.values().map(|member| member.assignment.len()).sum::<usize>().max(1),
+            Some(Kind::Classic(group)) => {
+                group.members.values().map(|member| member.assignment.len()).sum::<usize>().max(1)
+            }
             _ => 0,
         };
         self.check(known, bytes, GroupError::NoMemory)
@@ -146,12 +156,17 @@ impl<W: Copy> GroupCoordinator<W> {
         }
         let known = match self.groups.get(name) {
             Some(Kind::Consumer(group)) => {
-                let id = request.instance.as_ref().and_then(|instance| group.instances.get(instance)).unwrap_or(&request.member_id);
+                let id = request
+                    .instance
+                    .as_ref()
+                    .and_then(|instance| group.instances.get(instance))
+                    .unwrap_or(&request.member_id);
                 group.members.get(id)
             }
             _ => None,
         };
-        let said = known.map_or(0, |member| weight::MEMBER + weight::subscription(member.topics.len(), member.regex.as_ref()));
+        let said =
+            known.map_or(0, |member| weight::MEMBER + weight::subscription(member.topics.len(), member.regex.as_ref()));
         let topics = request.topics.as_ref().map_or_else(|| known.map_or(0, |member| member.topics.len()), Vec::len);
         let regex = request.regex.as_ref().or_else(|| known.and_then(|member| member.regex.as_ref()));
         let wanted = weight::MEMBER + weight::subscription(topics, regex);
@@ -161,7 +176,9 @@ impl<W: Copy> GroupCoordinator<W> {
     /// # Errors
     /// `GroupFull`
     pub(crate) fn check_share(&mut self, name: &str, request: &ShareHeartbeat) -> Result<(), GroupError> {
-        let Some(topics) = request.topics.as_ref().map(Vec::len).or((request.epoch == 0).then_some(0)) else { return Ok(()) };
+        let Some(topics) = request.topics.as_ref().map(Vec::len).or((request.epoch == 0).then_some(0)) else {
+            return Ok(());
+        };
         let known = match self.groups.get(name) {
             Some(Kind::Share(group)) => group.members.get(&request.member_id),
             _ => None,

@@ -39,6 +39,10 @@ impl Readers {
 
     /// In the order of their names.
     pub fn of(&self, topic: &str) -> Vec<Arc<str>> {
-        self.0.range(first(topic)..).take_while(|(known, _)| **known == *topic).map(|(_, group)| Arc::clone(group)).collect()
+        self.0
+            .range(first(topic)..)
+            .take_while(|(known, _)| **known == *topic)
+            .map(|(_, group)| Arc::clone(group))
+            .collect()
     }
 }

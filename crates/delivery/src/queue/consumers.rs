@@ -92,7 +92,11 @@ struct Consumer {
 
 impl Consumer {
     fn credit(&self) -> u64 {
-        if self.no_ack || self.prefetch == 0 { u64::MAX } else { u64::from(self.prefetch).saturating_sub(self.unacknowledged) }
+        if self.no_ack || self.prefetch == 0 {
+            u64::MAX
+        } else {
+            u64::from(self.prefetch).saturating_sub(self.unacknowledged)
+        }
     }
 }
 
@@ -195,7 +199,10 @@ impl Consumers {
         let place = if self.single { Place::Single } else { Place::Turn };
         let arrived = self.arrivals;
         let late = Vec::new();
-        self.all.insert(id, Consumer { channel, no_ack, priority, prefetch, arrived, unacknowledged: 0, time_out_ms, late, place });
+        self.all.insert(
+            id,
+            Consumer { channel, no_ack, priority, prefetch, arrived, unacknowledged: 0, time_out_ms, late, place },
+        );
         self.channels.entry(channel).or_default().members.push(id);
         if self.single {
             self.activate();
@@ -207,7 +214,9 @@ impl Consumers {
 
     /// It is served no longer; what it has stays with it. False: it is no consumer.
     pub fn cancel(&mut self, id: ConsumerId) -> bool {
-        let Some(consumer) = self.all.get_mut(&id).filter(|consumer| consumer.place != Place::Holder) else { return false };
+        let Some(consumer) = self.all.get_mut(&id).filter(|consumer| consumer.place != Place::Holder) else {
+            return false;
+        };
         let (place, priority, channel) = (consumer.place, consumer.priority, consumer.channel);
         consumer.place = Place::Holder;
         self.count -= 1;
@@ -236,7 +245,9 @@ impl Consumers {
         let members = self.channels.get(&channel).map(|one| one.members.clone()).unwrap_or_default();
         // None of them is to become active while the others go.
         for id in &members {
-            if let Some(consumer) = self.all.get_mut(id).filter(|one| one.place == Place::Single && self.active != Some(*id)) {
+            if let Some(consumer) =
+                self.all.get_mut(id).filter(|one| one.place == Place::Single && self.active != Some(*id))
+            {
                 consumer.place = Place::Holder;
                 self.count -= 1;
             }
@@ -330,7 +341,17 @@ impl Consumers {
         self.all.entry(holder).or_insert_with(|| {
             self.channels.entry(channel).or_default().members.push(holder);
             let (late, place) = (Vec::new(), Place::Holder);
-            Consumer { channel, no_ack: false, priority: 0, prefetch: 0, arrived: 0, unacknowledged: 0, time_out_ms: None, late, place }
+            Consumer {
+                channel,
+                no_ack: false,
+                priority: 0,
+                prefetch: 0,
+                arrived: 0,
+                unacknowledged: 0,
+                time_out_ms: None,
+                late,
+                place,
+            }
         });
         self.served(holder);
     }
@@ -370,7 +391,8 @@ impl Consumers {
             return self.forget_if_empty(id);
         }
         consumer.late.extend_from_slice(runs);
-        let (place, priority, channel, has_more) = (consumer.place, consumer.priority, consumer.channel, consumer.unacknowledged > 0);
+        let (place, priority, channel, has_more) =
+            (consumer.place, consumer.priority, consumer.channel, consumer.unacknowledged > 0);
         match place {
             Place::Turn => self.leave(id, priority),
             Place::Blocked => {
@@ -435,7 +457,8 @@ impl Consumers {
 
     /// What each holder has is counted anew; tells how many fewer those of a channel have.
     pub fn recount(&mut self, held: impl Fn(ConsumerId) -> u64) -> Vec<(ChannelId, u64)> {
-        let counts: Vec<(ConsumerId, ChannelId, u64)> = self.all.iter().map(|(id, one)| (*id, one.channel, one.unacknowledged)).collect();
+        let counts: Vec<(ConsumerId, ChannelId, u64)> =
+            self.all.iter().map(|(id, one)| (*id, one.channel, one.unacknowledged)).collect();
         let mut lost = Vec::new();
         for (id, channel, before) in counts {
             let now = held(id);
@@ -476,7 +499,10 @@ impl Consumers {
 
     /// Those of a channel that are blocked and need not be go to the back of the rotation.
     fn unblock(&mut self, channel: ChannelId) {
-        let Some(found) = self.channels.get_mut(&channel).filter(|one| !one.suspended && !one.blocked.is_empty()) else { return };
+        let Some(found) = self.channels.get_mut(&channel).filter(|one| !one.suspended && !one.blocked.is_empty())
+        else {
+            return;
+        };
         for id in std::mem::take(&mut found.blocked) {
             let Some(consumer) = self.all.get_mut(&id) else { continue };
             if consumer.credit() > 0 {
@@ -495,10 +521,17 @@ impl Consumers {
         if active.is_some() && (self.quiescing || self.kind == QueueKind::Classic) {
             return;
         }
-        let waiting = self.all.iter().filter(|(id, one)| one.place == Place::Single && one.late.is_empty() && active != Some(**id));
+        let waiting = self
+            .all
+            .iter()
+            .filter(|(id, one)| one.place == Place::Single && one.late.is_empty() && active != Some(**id));
         let quorum = self.kind == QueueKind::Quorum;
-        let rank = |one: &Consumer| (one.priority, if quorum { one.credit() } else { 0 }, std::cmp::Reverse(one.arrived));
-        let Some((next, priority)) = waiting.max_by_key(|(_, one)| rank(one)).map(|(id, one)| (*id, one.priority)) else { return };
+        let rank =
+            |one: &Consumer| (one.priority, if quorum { one.credit() } else { 0 }, std::cmp::Reverse(one.arrived));
+        let Some((next, priority)) = waiting.max_by_key(|(_, one)| rank(one)).map(|(id, one)| (*id, one.priority))
+        else {
+            return;
+        };
         match active.and_then(|id| self.all.get(&id)) {
             None => self.active = Some(next),
             Some(current) if priority > current.priority => {
@@ -513,7 +546,13 @@ impl Consumers {
     }
 
     fn forget_if_empty(&mut self, id: ConsumerId) {
-        let Some(consumer) = self.all.get(&id).filter(|one| one.place == Place::Holder && one.unacknowledged == 0 && one.late.is_empty()) else { return };
+        let Some(consumer) = self
+            .all
+            .get(&id)
+            .filter(|one| one.place == Place::Holder && one.unacknowledged == 0 && one.late.is_empty())
+        else {
+            return;
+        };
         let channel = consumer.channel;
         self.all.remove(&id);
         if let Some(found) = self.channels.get_mut(&channel) {

@@ -146,7 +146,10 @@ impl Line {
                 let arrived = Unstable { end: self.log_end, count, bytes: first.up_to.1 - self.before.1 };
                 let is_full = self.unstable.len() >= UNSTABLE_MAX;
                 match self.unstable.back_mut().filter(|_| is_full) {
-                    Some(last) => *last = Unstable { end: arrived.end, count: last.count + count, bytes: last.bytes + arrived.bytes },
+                    Some(last) => {
+                        *last =
+                            Unstable { end: arrived.end, count: last.count + count, bytes: last.bytes + arrived.bytes }
+                    }
                     None => self.unstable.push_back(arrived),
                 }
             } else if share.withdrawn == share.count {
@@ -182,7 +185,10 @@ impl Line {
         let wanted = self.before.0 + count.min(self.messages());
         let whole = self.entries.partition_point(|entry| entry.up_to.0 <= wanted);
         let (messages, bytes) = whole.checked_sub(1).map_or(self.before, |last| self.entries[last].up_to);
-        let part = self.entries.get(whole).map_or(0, |next| (next.up_to.1 - bytes) / (next.up_to.0 - messages) * (wanted - messages));
+        let part = self
+            .entries
+            .get(whole)
+            .map_or(0, |next| (next.up_to.1 - bytes) / (next.up_to.0 - messages) * (wanted - messages));
         bytes + part - self.before.1
     }
 
@@ -221,7 +227,13 @@ impl Queue {
     /// Is one refused of `count` messages that have bodies of `size` bytes together, and come behind `line`? The log ends at `readable`; what lies
     /// from `log_end` on waits for the end of a transaction, and counts until that is there and what it has left is searched. A classic queue asks for room
     /// also when a consumer waits for them.
-    pub fn refuses(&mut self, subscription: &Subscription, (log_end, readable): (u64, u64), line: &Line, (count, size): (u64, u64)) -> bool {
+    pub fn refuses(
+        &mut self,
+        subscription: &Subscription,
+        (log_end, readable): (u64, u64),
+        line: &Line,
+        (count, size): (u64, u64),
+    ) -> bool {
         if self.rules.overflow == Overflow::DropHead {
             return false;
         }
@@ -244,7 +256,8 @@ impl Queue {
             return false;
         }
         // No consumer gets what waits for a transaction.
-        let taken = if left.0 == 0 || unstable > 0 { 0 } else { self.consumers.get().map_or(0, |all| all.spare(messages)) };
+        let taken =
+            if left.0 == 0 || unstable > 0 { 0 } else { self.consumers.get().map_or(0, |all| all.spare(messages)) };
         if taken < ready || taken == 0 {
             return true;
         }
@@ -263,7 +276,10 @@ impl Queue {
             return;
         }
         let waiting = if self.rules.letters_wait { subscription.dying() } else { 0 };
-        let (messages, bytes) = (subscription.ready_for_certain(log_end) + subscription.delayed() + waiting, self.weights.ready(subscription));
+        let (messages, bytes) = (
+            subscription.ready_for_certain(log_end) + subscription.delayed() + waiting,
+            self.weights.ready(subscription),
+        );
         let is_low = |max: Option<u64>, found: u64| max.is_none_or(|max| found <= max.saturating_mul(4) / 5);
         if self.exceeds(messages, bytes) {
             self.refusing = true;

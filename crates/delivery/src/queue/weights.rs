@@ -81,7 +81,10 @@ impl Weights {
         let Some(known) = self.0.as_mut().filter(|known| offset >= known.to) else { return };
         match subscription.state(offset) {
             state if takes_room(state) => known.ready += u64::from(size),
-            RecordState::Acquired(DEAD_LETTERS) | RecordState::Acknowledged | RecordState::Archived | RecordState::Available => {}
+            RecordState::Acquired(DEAD_LETTERS)
+            | RecordState::Acknowledged
+            | RecordState::Archived
+            | RecordState::Available => {}
             RecordState::Acquired(_) => drop(known.held.insert(offset, size)),
         }
         known.to = offset + 1;
@@ -124,7 +127,13 @@ impl Weights {
     }
 
     /// What is to be told to [`Weights::settled`] when `consumer` has said something.
-    pub fn held_runs(&self, subscription: &Subscription, consumer: ConsumerId, first: u64, last: u64) -> Vec<(u64, u64)> {
+    pub fn held_runs(
+        &self,
+        subscription: &Subscription,
+        consumer: ConsumerId,
+        first: u64,
+        last: u64,
+    ) -> Vec<(u64, u64)> {
         if self.0.is_some() { subscription.held(consumer, first, last) } else { Vec::new() }
     }
 }

@@ -147,7 +147,9 @@ impl<V: Copy + PartialEq> Pages<V> {
     pub fn next(&self, from: u64, last: u64) -> Option<Run<V>> {
         for (page, values) in self.by_number.range(from / PAGE..=last / PAGE) {
             let (low, high) = part(*page, from, last);
-            let runs = values.iter().filter_map(|(value, bits)| bits.run(low, high).map(|(first, last)| (first, last, *value)));
+            let runs = values
+                .iter()
+                .filter_map(|(value, bits)| bits.run(low, high).map(|(first, last)| (first, last, *value)));
             if let Some((first, last, value)) = runs.min_by_key(|(first, _, _)| *first) {
                 let base = page * PAGE;
                 return Some(Run { first: base + u64::from(first), last: base + u64::from(last), value });

@@ -130,7 +130,8 @@ impl Acks {
         new.sort_unstable_by_key(|run| run.first);
         new.iter().for_each(|run| self.lag(run));
         self.lagging = self.lagging.split_off(&(start / PAGE_OFFSETS));
-        let page = |(page, runs): (&u64, &usize)| RECORD_BYTES + (stored(*page) + runs * RUN_BYTES).min(page_bytes_max());
+        let page =
+            |(page, runs): (&u64, &usize)| RECORD_BYTES + (stored(*page) + runs * RUN_BYTES).min(page_bytes_max());
         let (list, pages) = (RECORD_BYTES + new.len() * RUN_IN_LIST, self.lagging.iter().map(page).sum::<usize>());
         if !new.is_empty() && self.bytes + list < pages {
             self.bytes += list;
@@ -181,7 +182,8 @@ mod tests {
             for flush in 0..1000 {
                 for one in 0..100 {
                     let (consumer, turn) = (one % consumers, flush * 100 / consumers + one / consumers);
-                    let offset = if consumers == 1 { turn } else { turn / 100 * 100 * consumers + consumer * 100 + turn % 100 };
+                    let offset =
+                        if consumers == 1 { turn } else { turn / 100 * 100 * consumers + consumer * 100 + turn % 100 };
                     if offset >= stuck {
                         subscription.accept_available(offset, offset);
                         acked += 1;

@@ -136,11 +136,19 @@ impl Subscription {
 
     /// What is available in `first..=last` is dead, for the reason given; returns how many records that are. What follows on something
     /// that has not been looked at stays as it is.
-    pub fn drop_available(&mut self, first: u64, last: u64, reason: DeadReason, rules: &Rules, dead: &mut Vec<Dead>) -> u64 {
+    pub fn drop_available(
+        &mut self,
+        first: u64,
+        last: u64,
+        reason: DeadReason,
+        rules: &Rules,
+        dead: &mut Vec<Dead>,
+    ) -> u64 {
         self.reach(first, last);
         let dropped = self.take_ready(first, last);
         for Run { first, last, value: Waiting { tries, level } } in &dropped {
-            let flight = Flight { consumer: DEAD_LETTERS, deadline: 0, tries: *tries, level: *level, reason: Some(reason) };
+            let flight =
+                Flight { consumer: DEAD_LETTERS, deadline: 0, tries: *tries, level: *level, reason: Some(reason) };
             self.bury(Run { first: *first, last: *last, value: flight }, reason, rules).add_to(dead);
         }
         self.advance();

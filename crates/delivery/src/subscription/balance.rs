@@ -20,7 +20,8 @@ impl Subscription {
 
     /// By how many offsets the books are wrong; always 0, unless there is a defect: then messages may be lost, or given out again.
     pub fn imbalance(&self) -> u64 {
-        let looked_at = self.end.abs_diff(self.start).abs_diff(self.done.count() + self.ready.count() + self.in_flight.count());
+        let looked_at =
+            self.end.abs_diff(self.start).abs_diff(self.done.count() + self.ready.count() + self.in_flight.count());
         let has_left = self.balance.left.abs_diff(self.start - self.balance.from + self.done.count());
         looked_at + has_left
     }

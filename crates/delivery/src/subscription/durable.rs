@@ -12,10 +12,15 @@ impl Subscription {
     }
 
     /// The same with lists of what is done, each with its number and its bytes.
-    pub fn restore_with(start: u64, runs: impl IntoIterator<Item = PageRun>, lists: impl IntoIterator<Item = (u64, usize, DoneList)>) -> Self {
+    pub fn restore_with(
+        start: u64,
+        runs: impl IntoIterator<Item = PageRun>,
+        lists: impl IntoIterator<Item = (u64, usize, DoneList)>,
+    ) -> Self {
         let mut restored = Self { start_changed: false, ..Self::new(start) };
         for (number, bytes, list) in lists {
-            let list: Vec<Run<Done>> = list.into_iter().map(|(first, last, value)| Run { first, last, value }).collect();
+            let list: Vec<Run<Done>> =
+                list.into_iter().map(|(first, last, value)| Run { first, last, value }).collect();
             restored.acks.restore(number, bytes, &list);
             for run in list {
                 for (first, last) in restored.not_done(run.first.max(start), run.last) {
@@ -32,7 +37,8 @@ impl Subscription {
                     StoredState::Done(done) => restored.done.insert(first, last, done),
                     StoredState::Returned(tries) => restored.ready.insert(first, last, Waiting { tries, level: None }),
                     StoredState::Dead(tries, reason) => {
-                        let flight = Flight { consumer: DEAD_LETTERS, deadline: 0, tries, level: None, reason: Some(reason) };
+                        let flight =
+                            Flight { consumer: DEAD_LETTERS, deadline: 0, tries, level: None, reason: Some(reason) };
                         restored.hold(first, last, flight);
                     }
                 }
@@ -83,7 +89,9 @@ impl Subscription {
         changed.iter().for_each(|page| self.acks.written(*page));
         let stored = &self.stored;
         let list = match self.acks.take(self.start, |page| stored.get(&page).copied().unwrap_or(0)) {
-            Written::List(number, runs) => Some((number, runs.into_iter().map(|run| (run.first.max(self.start), run.last, run.value)).collect())),
+            Written::List(number, runs) => {
+                Some((number, runs.into_iter().map(|run| (run.first.max(self.start), run.last, run.value)).collect()))
+            }
             Written::Pages(lagging) => {
                 changed.extend(lagging);
                 None
@@ -91,7 +99,11 @@ impl Subscription {
         };
         for page in changed {
             let (first, last) = (page * PAGE_OFFSETS, page * PAGE_OFFSETS + (PAGE_OFFSETS - 1));
-            let done = self.done.within(first, last).map(|run| PageRun { first: run.first, last: run.last, state: StoredState::Done(run.value) });
+            let done = self.done.within(first, last).map(|run| PageRun {
+                first: run.first,
+                last: run.last,
+                state: StoredState::Done(run.value),
+            });
             let mut runs: Vec<PageRun> = done.chain(self.returned(first, last)).collect();
             runs.sort_unstable_by_key(|run| run.first);
             if runs.is_empty() {
@@ -107,13 +119,21 @@ impl Subscription {
         let first = self.unwritten && !(pages.is_empty() && levels.is_empty() && list.is_none());
         let start = (std::mem::take(&mut self.start_changed) || first).then_some(self.start);
         self.unwritten &= start.is_none();
-        Changes { start, given: self.given.filter(|_| start.is_some()), pages, levels, list, lists_gone: self.acks.take_gone() }
+        Changes {
+            start,
+            given: self.given.filter(|_| start.is_some()),
+            pages,
+            levels,
+            list,
+            lists_gone: self.acks.take_gone(),
+        }
     }
 
     /// What has been delivered and came back, or is out again, and what is dead: how often it was delivered must outlive a restart.
     fn returned(&self, first: u64, last: u64) -> impl Iterator<Item = PageRun> + '_ {
         let ready = self.ready.tried_within(first, last).into_iter();
-        let ready = ready.map(|run| PageRun { first: run.first, last: run.last, state: StoredState::Returned(run.value) });
+        let ready =
+            ready.map(|run| PageRun { first: run.first, last: run.last, state: StoredState::Returned(run.value) });
         let out = self.in_flight.within(first, last).map(|run| {
             let tries = run.value.tries;
             let returned = StoredState::Returned(tries.not_delivered());
@@ -205,6 +225,10 @@ pub struct Changes {
 impl Changes {
     /// Nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.start.is_none() && self.pages.is_empty() && self.levels.is_empty() && self.list.is_none() && self.lists_gone.is_empty()
+        self.start.is_none()
+            && self.pages.is_empty()
+            && self.levels.is_empty()
+            && self.list.is_none()
+            && self.lists_gone.is_empty()
     }
 }

@@ -12,9 +12,9 @@
 //! stays claimed until the list is durable: a list that is not changes nothing. What is written of the subscription meanwhile says that the
 //! original is dead, and a list outweighs that.
 
+use super::DEAD_LETTER_RETRY_MS;
 use super::durable::Changes;
 use super::{DEAD_LETTERS, Done, Flight, NO_LOCK, Rules, Subscription};
-use super::DEAD_LETTER_RETRY_MS;
 use crate::runs::Run;
 
 /// Claimed records whose copies are being appended, and the list that archives them.
@@ -29,7 +29,14 @@ impl DeadLettering {
     /// What has to be durable together with the copies.
     pub fn changes(&self) -> Changes {
         let list = self.runs.iter().map(|(first, last)| (*first, *last, Done::Archived)).collect();
-        Changes { start: None, given: None, pages: Vec::new(), levels: Vec::new(), list: Some((self.number, list)), lists_gone: Vec::new() }
+        Changes {
+            start: None,
+            given: None,
+            pages: Vec::new(),
+            levels: Vec::new(),
+            list: Some((self.number, list)),
+            lists_gone: Vec::new(),
+        }
     }
 }
 
@@ -88,7 +95,8 @@ impl Subscription {
 
     /// Does anything wait that was put off until `at`?
     pub fn is_put_off_until(&self, at: u64) -> bool {
-        self.has_dying() && self.in_flight.iter().any(|run| run.value.consumer == DEAD_LETTERS && run.value.deadline == at)
+        self.has_dying()
+            && self.in_flight.iter().any(|run| run.value.consumer == DEAD_LETTERS && run.value.deadline == at)
     }
 
     /// What is dead in `first..=last` is done with, without a copy or with one that is durable.
@@ -104,7 +112,12 @@ impl Subscription {
     /// offset once; a list of what is done ascends.
     pub fn begin_dead_lettering(&mut self, mut runs: Vec<(u64, u64)>) -> DeadLettering {
         runs.sort_unstable();
-        runs.dedup_by(|next, run| run.1 + 1 == next.0 && { run.1 = next.1; true });
+        runs.dedup_by(|next, run| {
+            run.1 + 1 == next.0 && {
+                run.1 = next.1;
+                true
+            }
+        });
         DeadLettering { number: self.acks.begin(&runs), runs }
     }
 

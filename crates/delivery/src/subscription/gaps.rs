@@ -11,8 +11,8 @@
 //! From `searched` on each offset counts as a message for those who ask how many there may be ([`Subscription::ready`]), and as none for
 //! limits ([`Subscription::ready_for_certain`]): a message is never dropped because of an offset that may hold none.
 
-use super::time_outs::DELAYED;
 use super::ready::Waiting;
+use super::time_outs::DELAYED;
 use super::{DEAD_LETTERS, Done, Flight, Subscription};
 use crate::runs::{Run, Runs};
 

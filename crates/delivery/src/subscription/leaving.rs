@@ -25,9 +25,22 @@ impl Leaving {
 
     /// What has to be durable together with the copies.
     pub fn changes(&self) -> Changes {
-        let behind = || self.runs.iter().filter(|(_, last)| *last >= self.start).map(|(first, last)| (*first, *last, Done::Acknowledged)).collect();
+        let behind = || {
+            self.runs
+                .iter()
+                .filter(|(_, last)| *last >= self.start)
+                .map(|(first, last)| (*first, *last, Done::Acknowledged))
+                .collect()
+        };
         let list = self.list.map(|number| (number, behind()));
-        Changes { start: self.moves.then_some(self.start), given: self.given.filter(|_| self.moves), pages: Vec::new(), levels: Vec::new(), list, lists_gone: Vec::new() }
+        Changes {
+            start: self.moves.then_some(self.start),
+            given: self.given.filter(|_| self.moves),
+            pages: Vec::new(),
+            levels: Vec::new(),
+            list,
+            lists_gone: Vec::new(),
+        }
     }
 }
 
@@ -50,7 +63,9 @@ impl Subscription {
             return;
         }
         let start = self.start;
-        for (first, last) in of.runs.into_iter().map(|(first, last)| (first.max(start), last)).filter(|(first, last)| first <= last) {
+        for (first, last) in
+            of.runs.into_iter().map(|(first, last)| (first.max(start), last)).filter(|(first, last)| first <= last)
+        {
             self.reach(self.end, last);
             for run in self.take_ready(first, last) {
                 self.forget_keys(run.first, run.last, false);
@@ -114,7 +129,11 @@ mod tests {
         assert_eq!((refused.start(), available(&restored(&refused.changes()))), (2, vec![2, 3, 5, 6, 7, 8, 9]));
         subscription.end_leaving(refused, false);
         assert_eq!((subscription.start(), available(&subscription).len()), (0, 10), "it was refused");
-        for (runs, left) in [(vec![(4, 4)], vec![0, 1, 2, 3, 5, 6, 7, 8, 9]), (vec![(0, 1), (6, 6)], vec![2, 3, 5, 7, 8, 9]), (vec![(2, 3)], vec![5, 7, 8, 9])] {
+        for (runs, left) in [
+            (vec![(4, 4)], vec![0, 1, 2, 3, 5, 6, 7, 8, 9]),
+            (vec![(0, 1), (6, 6)], vec![2, 3, 5, 7, 8, 9]),
+            (vec![(2, 3)], vec![5, 7, 8, 9]),
+        ] {
             let begun = subscription.begin_leaving(runs);
             let start = begun.start();
             subscription.end_leaving(begun, true);

@@ -174,7 +174,9 @@ mod tests {
 
     #[test]
     fn a_page_is_as_small_as_its_levels_allow() {
-        for (levels, bytes) in [(1, 2), (10, 1 + OFFSETS / 2), (16, 1 + OFFSETS / 2), (17, 1 + OFFSETS), (256, 1 + OFFSETS)] {
+        for (levels, bytes) in
+            [(1, 2), (10, 1 + OFFSETS / 2), (16, 1 + OFFSETS / 2), (17, 1 + OFFSETS), (256, 1 + OFFSETS)]
+        {
             let all: Vec<u8> = (0..OFFSETS).map(|place| (place * 7 % levels) as u8).collect();
             let page = LevelPage::of(&all);
             assert_eq!(page.as_bytes().len(), bytes, "{levels} levels");
@@ -199,15 +201,28 @@ mod tests {
         }
         subscription.give(super::super::ConsumerId(1), PAGE_OFFSETS + 4, super::super::NO_LOCK);
         let changes = subscription.take_changes();
-        assert_eq!(changes.levels.iter().map(|(page, levels)| (*page, levels.is_some())).collect::<Vec<_>>(), [(1, true), (2, true)]);
+        assert_eq!(
+            changes.levels.iter().map(|(page, levels)| (*page, levels.is_some())).collect::<Vec<_>>(),
+            [(1, true), (2, true)]
+        );
         assert!(!subscription.has_changes());
         let mut after = Subscription::restore(PAGE_OFFSETS, []);
         for (page, levels) in changes.levels {
             after.restore_levels(page, levels.expect("written"));
         }
         after.set_levelled(true);
-        let rules = super::super::Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: super::super::NO_LOCK, dead_letters: false, retry: None };
-        assert_eq!(after.unlevelled(read, &rules), Some((3 * PAGE_OFFSETS, read - 1)), "what came behind the last whole page");
+        let rules = super::super::Rules {
+            deliveries_max: None,
+            unfinished_max: u64::MAX,
+            lock: super::super::NO_LOCK,
+            dead_letters: false,
+            retry: None,
+        };
+        assert_eq!(
+            after.unlevelled(read, &rules),
+            Some((3 * PAGE_OFFSETS, read - 1)),
+            "what came behind the last whole page"
+        );
         after.accept_available(3 * PAGE_OFFSETS, read - 1);
         let mut last = (u8::MAX, 0);
         for _ in PAGE_OFFSETS..3 * PAGE_OFFSETS {

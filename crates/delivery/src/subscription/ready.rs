@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use super::Tries;
 use super::returned::{RETURNED, Returned};
-use crate::subscription_record::PAGE_OFFSETS;
 use crate::runs::{Run, Runs};
+use crate::subscription_record::PAGE_OFFSETS;
 
 /// What is kept of a ready run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,8 @@ impl Ready {
 
     /// The first offset that is wanted.
     pub fn find(&self, wanted: impl Fn(u64) -> bool) -> Option<u64> {
-        let first = |runs: &Runs<Tries>| runs.iter().flat_map(|run| run.first..=run.last).find(|offset| wanted(*offset));
+        let first =
+            |runs: &Runs<Tries>| runs.iter().flat_map(|run| run.first..=run.last).find(|offset| wanted(*offset));
         first(&self.plain).into_iter().chain(self.levels.iter().filter_map(|(_, runs)| first(runs))).min()
     }
 
@@ -128,7 +129,9 @@ impl Ready {
 
     /// Takes out whatever lies in `first..=last`, in the order of offsets.
     pub fn take(&mut self, first: u64, last: u64) -> Vec<Run<Waiting>> {
-        let waiting = |level| move |Run { first, last, value }| Run { first, last, value: Waiting { tries: value, level: Some(level) } };
+        let waiting = |level| {
+            move |Run { first, last, value }| Run { first, last, value: Waiting { tries: value, level: Some(level) } }
+        };
         let unlevelled = |Run { first, last, value }| Run { first, last, value: Waiting { tries: value, level: None } };
         let mut taken: Vec<Run<Waiting>> = self.plain.take(first, last).into_iter().map(unlevelled).collect();
         if !self.levels.is_empty() {
@@ -150,7 +153,8 @@ impl Ready {
         if let Some(tries) = self.plain.take_one(offset) {
             return Some(Waiting { tries, level: None });
         }
-        let (at, tries) = self.levels.iter_mut().enumerate().find_map(|(at, (_, runs))| Some((at, runs.take_one(offset)?)))?;
+        let (at, tries) =
+            self.levels.iter_mut().enumerate().find_map(|(at, (_, runs))| Some((at, runs.take_one(offset)?)))?;
         let level = self.levels[at].0;
         if let Some(returned) = self.returned.as_mut().filter(|_| level == RETURNED) {
             returned.take(offset, offset);

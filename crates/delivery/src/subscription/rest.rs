@@ -22,7 +22,12 @@ impl Subscription {
     /// The numbers that are all there is to it; `None`: there is more. They cost nothing to ask for.
     pub fn rest(&self) -> Option<Rest> {
         let Self { done, ready, levels, in_flight, keys, changed, stored, acks, gaps, .. } = self;
-        let nothing_open = done.is_empty() && ready.is_empty() && in_flight.is_empty() && self.dying == 0 && keys.is_none() && gaps.is_empty();
+        let nothing_open = done.is_empty()
+            && ready.is_empty()
+            && in_flight.is_empty()
+            && self.dying == 0
+            && keys.is_none()
+            && gaps.is_empty();
         let nothing_stored = stored.is_empty() && changed.is_empty() && levels.is_empty() && acks.is_empty();
         (nothing_open && nothing_stored).then_some(Rest {
             start: self.start,
@@ -42,8 +47,29 @@ impl Subscription {
 impl Rest {
     /// The subscription that it was made of.
     pub fn wake(self) -> Subscription {
-        let Self { start, end, given_before, given, turnover, searched, levelled, returned_first, start_changed, unwritten } = self;
-        let mut woken = Subscription { end, given_before, given, turnover, searched, levelled, start_changed, unwritten, ..Subscription::new(start) };
+        let Self {
+            start,
+            end,
+            given_before,
+            given,
+            turnover,
+            searched,
+            levelled,
+            returned_first,
+            start_changed,
+            unwritten,
+        } = self;
+        let mut woken = Subscription {
+            end,
+            given_before,
+            given,
+            turnover,
+            searched,
+            levelled,
+            start_changed,
+            unwritten,
+            ..Subscription::new(start)
+        };
         woken.set_returned_first(returned_first);
         woken
     }
@@ -55,7 +81,8 @@ mod tests {
 
     #[test]
     fn what_is_done_with_rests_and_goes_on_where_it_was() {
-        let rules = Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false, retry: None };
+        let rules =
+            Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false, retry: None };
         let (consumer, mut dead) = (ConsumerId(7), Vec::new());
         let mut subscription = Subscription::unwritten(5);
         subscription.remember_given(0);

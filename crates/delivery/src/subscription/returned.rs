@@ -47,7 +47,11 @@ impl Returned {
                 let without = |run: (u64, u64)| {
                     let (before, after) = ((run.0, run.1.min(first.wrapping_sub(1))), (run.0.max(last + 1), run.1));
                     let apart = run.1 < first || last < run.0;
-                    let parts = if apart { [Some(run), None] } else { [Some(before).filter(|_| run.0 < first), Some(after).filter(|_| last < run.1)] };
+                    let parts = if apart {
+                        [Some(run), None]
+                    } else {
+                        [Some(before).filter(|_| run.0 < first), Some(after).filter(|_| last < run.1)]
+                    };
                     parts.into_iter().flatten()
                 };
                 self.order = std::mem::take(&mut self.order).into_iter().flat_map(without).collect();

@@ -89,7 +89,8 @@ impl Subscription {
     /// What has waited until `now` may be given out again, in the order of those times. Looks at all that is in flight, and knows then when the
     /// next time is over.
     pub fn end_waits(&mut self, now: u64) {
-        let waits = |run: &Run<Flight>| run.value.consumer == DELAYED && time(run.value.deadline).is_some_and(|at| at <= now);
+        let waits =
+            |run: &Run<Flight>| run.value.consumer == DELAYED && time(run.value.deadline).is_some_and(|at| at <= now);
         let mut due: Vec<Run<Flight>> = self.in_flight.iter().filter(waits).collect();
         due.sort_by_key(|run| (run.value.deadline, run.first));
         for Run { first, last, value: Flight { tries, level, .. } } in due {
@@ -98,12 +99,14 @@ impl Subscription {
             self.ready.insert(first, last, Waiting { tries, level: level.filter(|_| self.levelled) });
             self.turnover += 1;
         }
-        self.earliest_time = self.in_flight.iter().map(|run| run.value.deadline).filter(|at| *at >= FIRST).min().unwrap_or(NO_LOCK);
+        self.earliest_time =
+            self.in_flight.iter().map(|run| run.value.deadline).filter(|at| *at >= FIRST).min().unwrap_or(NO_LOCK);
     }
 
     /// What `holder`, who is none of the consumers, holds is gone, where `also` says so; returns how many records that were.
     pub(super) fn purge_held(&mut self, holder: ConsumerId, also: impl Fn(&Flight) -> bool) -> u64 {
-        let purged: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.consumer == holder && also(&run.value)).collect();
+        let purged: Vec<Run<Flight>> =
+            self.in_flight.iter().filter(|run| run.value.consumer == holder && also(&run.value)).collect();
         for run in &purged {
             self.let_go(run.first, run.last);
             self.forget_keys(run.first, run.last, false);

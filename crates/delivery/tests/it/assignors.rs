@@ -14,7 +14,12 @@ fn topic(number: u128) -> TopicId {
 }
 
 fn subscriber(id: &str, topics: &[u128]) -> Subscriber {
-    Subscriber { id: id.to_owned(), instance: None, topics: topics.iter().map(|number| topic(*number)).collect(), has: BTreeMap::new() }
+    Subscriber {
+        id: id.to_owned(),
+        instance: None,
+        topics: topics.iter().map(|number| topic(*number)).collect(),
+        has: BTreeMap::new(),
+    }
 }
 
 fn sizes(targets: &Targets) -> Vec<usize> {
@@ -27,7 +32,9 @@ fn check_whole(members: &[Subscriber], partitions: &BTreeMap<TopicId, u32>, targ
     for member in members {
         for (topic, set) in &targets[&member.id] {
             assert!(member.topics.contains(topic), "{} does not read {topic}", member.id);
-            set.iter().for_each(|one| assert!(*one < partitions[topic] && seen.insert((*topic, *one)), "{topic} {one} has one reader"));
+            set.iter().for_each(|one| {
+                assert!(*one < partitions[topic] && seen.insert((*topic, *one)), "{topic} {one} has one reader")
+            });
         }
     }
     let read = partitions.iter().filter(|(topic, _)| members.iter().any(|member| member.topics.contains(*topic)));
@@ -77,7 +84,8 @@ fn uniform_is_whole_and_even_for_any_group() {
     let mut random = Random::new(7);
     for _ in 0..2_000 {
         let topics = 1 + random.below(4) as u128;
-        let partitions: BTreeMap<TopicId, u32> = (0..topics).map(|number| (topic(number), 1 + random.below(9) as u32)).collect();
+        let partitions: BTreeMap<TopicId, u32> =
+            (0..topics).map(|number| (topic(number), 1 + random.below(9) as u32)).collect();
         let same = random.below(2) == 0;
         let mut before = Targets::new();
         for round in 0..3 {
@@ -106,13 +114,20 @@ fn uniform_takes_the_newest_away() {
     let mut random = Random::new(13);
     let (mut lost_some, mut promised_some) = (0, 0);
     for _ in 0..2_000 {
-        let partitions = BTreeMap::from([(topic(1), 2 + random.below(12) as u32), (topic(2), 1 + random.below(6) as u32)]);
-        let group = |count: u64| (0..count).map(|number| subscriber(&format!("m{number}"), &[1, 2])).collect::<Vec<_>>();
+        let partitions =
+            BTreeMap::from([(topic(1), 2 + random.below(12) as u32), (topic(2), 1 + random.below(6) as u32)]);
+        let group =
+            |count: u64| (0..count).map(|number| subscriber(&format!("m{number}"), &[1, 2])).collect::<Vec<_>>();
         let first = 1 + random.below(4);
         let before = assign(Assignor::Uniform, &group(first), &partitions, &Targets::new());
         let mut members = group(first + 1 + random.below(4));
         for member in &mut members {
-            for (topic, one) in before.get(&member.id).into_iter().flatten().flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one))) {
+            for (topic, one) in before
+                .get(&member.id)
+                .into_iter()
+                .flatten()
+                .flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one)))
+            {
                 if random.below(3) > 0 {
                     Arc::make_mut(member.has.entry(topic).or_default()).insert(one, random.below(9) as i32);
                 }
@@ -121,9 +136,16 @@ fn uniform_takes_the_newest_away() {
         let after = assign(Assignor::Uniform, &members, &partitions, &before);
         check_whole(&members, &partitions, &after);
         for member in &members {
-            let since = |(topic, one): &(TopicId, u32)| member.has.get(topic).and_then(|has| has.get(one)).copied().unwrap_or(i32::MAX);
-            let had = before.get(&member.id).into_iter().flatten().flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one)));
-            let keeps = |(topic, one): &(TopicId, u32)| after[&member.id].get(topic).is_some_and(|set| set.contains(one));
+            let since = |(topic, one): &(TopicId, u32)| {
+                member.has.get(topic).and_then(|has| has.get(one)).copied().unwrap_or(i32::MAX)
+            };
+            let had = before
+                .get(&member.id)
+                .into_iter()
+                .flatten()
+                .flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one)));
+            let keeps =
+                |(topic, one): &(TopicId, u32)| after[&member.id].get(topic).is_some_and(|set| set.contains(one));
             let (kept, lost): (Vec<_>, Vec<_>) = had.partition(keeps);
             let (newest, oldest) = (kept.iter().map(since).max(), lost.iter().map(since).min());
             if let (Some(newest), Some(oldest)) = (newest, oldest) {
@@ -141,7 +163,8 @@ fn uniform_evens_out_what_members_can_share() {
     // The first could take everything, but the others read only one topic each.
     let members = [subscriber("a", &[1, 2]), subscriber("b", &[1]), subscriber("c", &[2])];
     let partitions = BTreeMap::from([(topic(1), 6), (topic(2), 6)]);
-    let before = Targets::from([("a".to_owned(), BTreeMap::from([(topic(1), (0..6).collect()), (topic(2), (0..6).collect())]))]);
+    let before =
+        Targets::from([("a".to_owned(), BTreeMap::from([(topic(1), (0..6).collect()), (topic(2), (0..6).collect())]))]);
     let targets = assign(Assignor::Uniform, &members, &partitions, &before);
     check_whole(&members, &partitions, &targets);
     // Of two that read the same topic none has two more than the other.
@@ -153,18 +176,23 @@ fn uniform_evens_out_what_members_can_share() {
 fn simple_gives_everybody_something() {
     let mut random = Random::new(11);
     for _ in 0..2_000 {
-        let partitions = BTreeMap::from([(topic(1), 1 + random.below(6) as u32), (topic(2), 1 + random.below(6) as u32)]);
+        let partitions =
+            BTreeMap::from([(topic(1), 1 + random.below(6) as u32), (topic(2), 1 + random.below(6) as u32)]);
         let same = random.below(2) == 0;
         let mut before = Targets::new();
         for _ in 0..3 {
             let count = 1 + random.below(9);
             let pick = |random: &mut Random| if same { vec![1, 2] } else { vec![1 + random.below(2) as u128] };
-            let members: Vec<Subscriber> = (0..count).map(|number| subscriber(&format!("m{number}"), &pick(&mut random))).collect();
+            let members: Vec<Subscriber> =
+                (0..count).map(|number| subscriber(&format!("m{number}"), &pick(&mut random))).collect();
             let targets = simple(&members, &partitions, &before);
             for (topic, count) in &partitions {
                 let readers: Vec<&Subscriber> = members.iter().filter(|member| member.topics.contains(topic)).collect();
                 for one in 0..*count {
-                    let has = readers.iter().filter(|member| targets[&member.id].get(topic).is_some_and(|set| set.contains(&one))).count();
+                    let has = readers
+                        .iter()
+                        .filter(|member| targets[&member.id].get(topic).is_some_and(|set| set.contains(&one)))
+                        .count();
                     assert!(readers.is_empty() || has > 0, "{topic} {one} has no reader");
                 }
             }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use delivery::{
-    ConsumerId, DEAD_LETTERS, Dead, DeadReason, NO_LOCK, PageRun, RecordState, Rules, StoredState, Subscription, SubscriptionName,
-    SubscriptionRecord, Tries, Verdict, subscription_record,
+    ConsumerId, DEAD_LETTERS, Dead, DeadReason, NO_LOCK, PageRun, RecordState, Rules, StoredState, Subscription,
+    SubscriptionName, SubscriptionRecord, Tries, Verdict, subscription_record,
 };
 
-const RULES: Rules = Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false, retry: None };
+const RULES: Rules =
+    Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false, retry: None };
 const ONE: ConsumerId = ConsumerId(1);
 const TWO: ConsumerId = ConsumerId(2);
 
@@ -30,7 +31,8 @@ fn restart(subscription: &mut Subscription, stored: &mut BTreeMap<Bytes, Bytes>)
             None => drop(stored.remove(&key)),
         }
     }
-    let (mut begin, mut runs, mut levels, mut lists): (_, Vec<PageRun>, Vec<_>, Vec<_>) = (None, Vec::new(), Vec::new(), Vec::new());
+    let (mut begin, mut runs, mut levels, mut lists): (_, Vec<PageRun>, Vec<_>, Vec<_>) =
+        (None, Vec::new(), Vec::new(), Vec::new());
     for (key, value) in stored {
         match subscription_record(key, value).expect("its kind").expect("whole") {
             (_, SubscriptionRecord::Start { start, given }) => begin = Some((start, given)),
@@ -195,25 +197,40 @@ fn what_may_have_been_given_out_before_a_crash_is_known() {
 
 #[test]
 fn pages_of_earlier_versions_are_read() {
-    let key = name().records(&delivery::Changes { start: None, given: None, pages: vec![(0, Vec::new())], levels: Vec::new(), list: None, lists_gone: Vec::new() }).remove(0).0;
+    let key = name()
+        .records(&delivery::Changes {
+            start: None,
+            given: None,
+            pages: vec![(0, Vec::new())],
+            levels: Vec::new(),
+            list: None,
+            lists_gone: Vec::new(),
+        })
+        .remove(0)
+        .0;
     let value = [&[1u8][..], &[0, 0, 0, 1, 0], &[0, 5, 0, 0, 1], &[0, 6, 0, 0, 2 + 3], &[0, 7, 0, 2, 128 + 4]].concat();
     let (_, record) = subscription_record(&key, &value).expect("its kind").expect("whole");
     let SubscriptionRecord::Page(runs) = record else { panic!("a page") };
     let counted = |counted| Tries { counted, spared: 0 };
     let states: Vec<(u64, u64, StoredState)> = runs.iter().map(|run| (run.first, run.last, run.state)).collect();
     let done = StoredState::Done;
-    assert_eq!(states, [
-        (0, 1, done(delivery::Done::Acknowledged)),
-        (5, 5, done(delivery::Done::Archived)),
-        (6, 6, StoredState::Returned(counted(3))),
-        (7, 9, StoredState::Dead(counted(4), DeadReason::Rejected)),
-    ]);
+    assert_eq!(
+        states,
+        [
+            (0, 1, done(delivery::Done::Acknowledged)),
+            (5, 5, done(delivery::Done::Archived)),
+            (6, 6, StoredState::Returned(counted(3))),
+            (7, 9, StoredState::Dead(counted(4), DeadReason::Rejected)),
+        ]
+    );
     let second = [&[2u8][..], &[0, 0, 0, 1, 0], &[0, 6, 0, 0, 2, 0, 3, 0, 1]].concat();
-    let Some(Some((_, SubscriptionRecord::Page(runs)))) = subscription_record(&key, &second) else { panic!("a page of version 2") };
-    assert_eq!(runs.iter().map(|run| (run.first, run.last, run.state)).collect::<Vec<_>>(), [
-        (0, 1, done(delivery::Done::Acknowledged)),
-        (6, 6, StoredState::Returned(Tries { counted: 3, spared: 1 })),
-    ]);
+    let Some(Some((_, SubscriptionRecord::Page(runs)))) = subscription_record(&key, &second) else {
+        panic!("a page of version 2")
+    };
+    assert_eq!(
+        runs.iter().map(|run| (run.first, run.last, run.state)).collect::<Vec<_>>(),
+        [(0, 1, done(delivery::Done::Acknowledged)), (6, 6, StoredState::Returned(Tries { counted: 3, spared: 1 })),]
+    );
     let broken = [&[2u8][..], &[0, 0, 0, 1, 9, 0, 0, 0, 0]].concat();
     assert_eq!(subscription_record(&key, &broken), Some(None), "no such state");
     assert_eq!(subscription_record(&key, &[3]), Some(None), "a newer version");
@@ -222,11 +239,27 @@ fn pages_of_earlier_versions_are_read() {
 /// What is done takes as few bytes as it can: a list of distances while it is short, bits when they are shorter; what else there is lies behind.
 #[test]
 fn a_page_is_written_as_a_list_or_as_bits_and_read_again() {
-    let page = |runs: Vec<PageRun>| delivery::Changes { start: None, given: None, pages: vec![(3, runs)], levels: Vec::new(), list: None, lists_gone: Vec::new() };
+    let page = |runs: Vec<PageRun>| delivery::Changes {
+        start: None,
+        given: None,
+        pages: vec![(3, runs)],
+        levels: Vec::new(),
+        list: None,
+        lists_gone: Vec::new(),
+    };
     let base = 3 * delivery::PAGE_OFFSETS;
-    let done = |first: u64, last: u64| PageRun { first: base + first, last: base + last, state: StoredState::Done(delivery::Done::Acknowledged) };
-    let archived = PageRun { first: base + 9000, last: base + 9000, state: StoredState::Done(delivery::Done::Archived) };
-    let returned = PageRun { first: base + 9001, last: base + 9002, state: StoredState::Returned(Tries { counted: 2, spared: 1 }) };
+    let done = |first: u64, last: u64| PageRun {
+        first: base + first,
+        last: base + last,
+        state: StoredState::Done(delivery::Done::Acknowledged),
+    };
+    let archived =
+        PageRun { first: base + 9000, last: base + 9000, state: StoredState::Done(delivery::Done::Archived) };
+    let returned = PageRun {
+        first: base + 9001,
+        last: base + 9002,
+        state: StoredState::Returned(Tries { counted: 2, spared: 1 }),
+    };
     let few: Vec<PageRun> = (0..100).map(|at| done(at * 20, at * 20)).collect();
     let many: Vec<PageRun> = (0..2200).map(|at| done(at * 4, at * 4 + 1)).collect();
     for (mut runs, version, bytes) in [(few, 4, 3 + 100 + 3 + 9), (many, 3, 1 + 2048 + 5 + 9)] {

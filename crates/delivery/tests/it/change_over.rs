@@ -1,7 +1,10 @@
 //! From the classic protocol to the new one and back, with members of both at once.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use delivery::{Answer, ConsumerGroupState, ConsumerHeartbeat, Effect, GroupError, JoinRequest, Joined, LeaveMember, Migration, SyncRequest, Synced, Topics};
+use delivery::{
+    Answer, ConsumerGroupState, ConsumerHeartbeat, Effect, GroupError, JoinRequest, Joined, LeaveMember, Migration,
+    SyncRequest, Synced, Topics,
+};
 
 use crate::crowd::Crowd;
 use crate::room::{GROUP, join, settings};
@@ -40,11 +43,19 @@ fn assignment(version: i16, partitions: &[(&str, &[u32])]) -> Bytes {
 }
 
 fn classic(id: &str, owned: &[(&str, &[u32])]) -> JoinRequest {
-    JoinRequest { protocols: vec![("range".to_owned(), subscription(&["t"], owned))], two_step: false, fresh_id: "classic".to_owned(), ..join(id) }
+    JoinRequest {
+        protocols: vec![("range".to_owned(), subscription(&["t"], owned))],
+        two_step: false,
+        fresh_id: "classic".to_owned(),
+        ..join(id)
+    }
 }
 
 fn answers(effects: &[Effect<u32>]) -> Vec<Answer> {
-    effects.iter().filter_map(|effect| if let Effect::Answer(_, answer) = effect { Some(answer.clone()) } else { None }).collect()
+    effects
+        .iter()
+        .filter_map(|effect| if let Effect::Answer(_, answer) = effect { Some(answer.clone()) } else { None })
+        .collect()
 }
 
 fn ask(crowd: &mut Crowd, request: JoinRequest) -> Vec<Answer> {
@@ -63,7 +74,14 @@ fn joined(answers: Vec<Answer>) -> Joined {
 }
 
 fn sync(crowd: &mut Crowd, id: &str, generation: i32, assignments: Vec<(String, Bytes)>) -> Synced {
-    let request = SyncRequest { member_id: id.to_owned(), instance: None, generation, protocol_type: None, protocol: None, assignments };
+    let request = SyncRequest {
+        member_id: id.to_owned(),
+        instance: None,
+        generation,
+        protocol_type: None,
+        protocol: None,
+        assignments,
+    };
     let mut effects = Vec::new();
     crowd.groups.sync(GROUP, request, 2, crowd.now, &mut effects);
     let answer = answers(&effects).pop();
@@ -141,7 +159,11 @@ fn a_group_changes_over_and_back_while_everybody_reads_on() {
     assert_eq!(beat(&mut crowd, "classic", generation + 1), Err(GroupError::Rebalancing));
     let last = joined(ask(&mut crowd, classic("classic", &[("t", kept)])));
     assert_eq!((last.error, last.leader.as_str()), (None, "classic"));
-    assert_eq!(crowd.records.keys().filter(|key| b"cd".contains(&key[0])).count(), 0, "nothing is left of the other kind");
+    assert_eq!(
+        crowd.records.keys().filter(|key| b"cd".contains(&key[0])).count(),
+        0,
+        "nothing is left of the other kind"
+    );
 }
 
 #[test]
@@ -195,7 +217,10 @@ fn what_a_classic_member_may_not_do() {
     assert_eq!(beat(&mut crowd, "classic", generation + 9), Err(GroupError::IllegalGeneration));
     let other = JoinRequest { protocol_type: "connect".to_owned(), ..classic("", &[]) };
     assert_eq!(joined(ask(&mut crowd, other)).error, Some(GroupError::InconsistentProtocol));
-    let noise = JoinRequest { protocols: vec![("range".to_owned(), Bytes::from_static(b"\0\x01\x7f\xff\xff\xff"))], ..classic("", &[]) };
+    let noise = JoinRequest {
+        protocols: vec![("range".to_owned(), Bytes::from_static(b"\0\x01\x7f\xff\xff\xff"))],
+        ..classic("", &[])
+    };
     assert_eq!(joined(ask(&mut crowd, noise)).error, Some(GroupError::InconsistentProtocol));
     let asked = JoinRequest { two_step: true, ..classic("", &[]) };
     let told = joined(ask(&mut crowd, asked));

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use delivery::{Commit, CommittedOffset, Committer, ConsumerGroupState, ConsumerHeartbeat, GroupError, GroupTimes, MemberState, Mention, Sight, Topics};
+use delivery::{
+    Commit, CommittedOffset, Committer, ConsumerGroupState, ConsumerHeartbeat, GroupError, GroupTimes, MemberState,
+    Mention, Sight, Topics,
+};
 
 use crate::allocations::count;
 use crate::crowd::{Client, Crowd, Random};
@@ -70,7 +73,12 @@ fn epochs_are_checked() {
     crowd.shelf.set("t", 1);
     crowd.shelf.set("u", 1);
     crowd.enter("a", &["t"]);
-    let beat = |epoch, owned: Option<Vec<_>>| ConsumerHeartbeat { member_id: "a".to_owned(), epoch, owned, ..ConsumerHeartbeat::default() };
+    let beat = |epoch, owned: Option<Vec<_>>| ConsumerHeartbeat {
+        member_id: "a".to_owned(),
+        epoch,
+        owned,
+        ..ConsumerHeartbeat::default()
+    };
     let (t, _) = crowd.shelf.find("t").unwrap();
     let (u, _) = crowd.shelf.find("u").unwrap();
     assert_eq!(crowd.beat(&beat(3, None)), Err(GroupError::FencedEpoch));
@@ -97,10 +105,21 @@ fn what_is_refused_names_its_reason() {
         request
     };
     assert_eq!(crowd.beat(&with(|beat| beat.epoch = 5)), Err(GroupError::GroupNotFound));
-    assert_eq!(crowd.beat(&with(|beat| beat.assignor = Some("sticky".to_owned()))), Err(GroupError::UnsupportedAssignor));
+    assert_eq!(
+        crowd.beat(&with(|beat| beat.assignor = Some("sticky".to_owned()))),
+        Err(GroupError::UnsupportedAssignor)
+    );
     assert_eq!(crowd.beat(&with(|beat| beat.regex = Some("(".to_owned()))), Err(GroupError::InvalidRegex));
-    assert_eq!(crowd.beat(&with(|beat| beat.regex = Some("a)(b".to_owned()))), Err(GroupError::InvalidRegex), "only whole ones");
-    assert_eq!(crowd.beat(&with(|beat| beat.regex = Some("(((a{900}){900}){900})".to_owned()))), Err(GroupError::InvalidRegex), "too large");
+    assert_eq!(
+        crowd.beat(&with(|beat| beat.regex = Some("a)(b".to_owned()))),
+        Err(GroupError::InvalidRegex),
+        "only whole ones"
+    );
+    assert_eq!(
+        crowd.beat(&with(|beat| beat.regex = Some("(((a{900}){900}){900})".to_owned()))),
+        Err(GroupError::InvalidRegex),
+        "too large"
+    );
     assert!(!crowd.groups.exists(GROUP), "no group came of it");
     for id in ["a", "b", "c", "d"] {
         crowd.enter(id, &["t"]);
@@ -113,7 +132,10 @@ fn a_static_member_comes_back_to_what_it_had() {
     let mut crowd = Crowd::new();
     crowd.shelf.set("t", 4);
     let (topic, _) = crowd.shelf.find("t").unwrap();
-    crowd.clients.insert("a".to_owned(), Client { topics: vec!["t".to_owned()], instance: Some("i".to_owned()), ..Client::default() });
+    crowd.clients.insert(
+        "a".to_owned(),
+        Client { topics: vec!["t".to_owned()], instance: Some("i".to_owned()), ..Client::default() },
+    );
     crowd.speak("a", false);
     crowd.enter("b", &["t"]);
     crowd.settle();
@@ -131,7 +153,10 @@ fn a_static_member_comes_back_to_what_it_had() {
     assert_eq!((back.epoch, &back.assignment.unwrap()[&topic]), (epoch, &had));
     assert_eq!(crowd.describe().epoch, epoch, "nothing was assigned anew");
     // The one before is nobody now.
-    assert_eq!(crowd.beat(&ConsumerHeartbeat { member_id: "a".to_owned(), epoch, ..ConsumerHeartbeat::default() }), Err(GroupError::UnknownMember));
+    assert_eq!(
+        crowd.beat(&ConsumerHeartbeat { member_id: "a".to_owned(), epoch, ..ConsumerHeartbeat::default() }),
+        Err(GroupError::UnknownMember)
+    );
 }
 
 #[test]
@@ -181,7 +206,10 @@ fn expressions_match_whole_names_as_topics_come_and_go() {
     let next = ConsumerHeartbeat { member_id: "a".to_owned(), epoch: told.epoch, ..ConsumerHeartbeat::default() };
     let told = crowd.beat(&next).unwrap();
     assert_eq!(told.assignment.unwrap().len(), 2);
-    assert_eq!((crowd.groups.consumers_read(GROUP, "orders-22"), crowd.groups.consumers_read(GROUP, "old-orders-1")), (Some(true), Some(false)));
+    assert_eq!(
+        (crowd.groups.consumers_read(GROUP, "orders-22"), crowd.groups.consumers_read(GROUP, "old-orders-1")),
+        (Some(true), Some(false))
+    );
     crowd.restart();
     let same = crowd.beat(&ConsumerHeartbeat { epoch: told.epoch, ..next.clone() }).unwrap();
     assert_eq!((same.epoch, same.assignment), (told.epoch, None));
@@ -195,7 +223,10 @@ fn expressions_match_what_their_member_may_see() {
     ["orders-1", "orders-2", "secret-1"].iter().for_each(|topic| crowd.shelf.set(topic, 1));
     let ids = ["orders-1", "orders-2", "secret-1"].map(|topic| crowd.shelf.find(topic).unwrap().0);
     let orders = |topic: &str, _: Mention| topic.starts_with("orders");
-    let (some, more) = (Sight { stamp: 1, user: "bob", sees: Some(&orders) }, Sight { stamp: 2, user: "bob", sees: Some(&|_, _| true) });
+    let (some, more) = (
+        Sight { stamp: 1, user: "bob", sees: Some(&orders) },
+        Sight { stamp: 2, user: "bob", sees: Some(&|_, _| true) },
+    );
     let all = |id| ConsumerHeartbeat { topics: None, regex: Some(".*".to_owned()), ..joining(id, &[]) };
     let told = crowd.beat_seeing(&all("a"), some).unwrap();
     assert_eq!(told.assignment.unwrap().into_keys().collect::<Vec<_>>(), ids[..2]);
@@ -223,7 +254,10 @@ fn a_group_takes_what_is_known_of_its_expressions() {
     let mut crowd = Crowd::new();
     crowd.shelf.set("orders-1", 1);
     let joins = ConsumerHeartbeat { topics: None, regex: Some("orders.*".to_owned()), ..joining("a", &[]) };
-    assert_eq!(crowd.groups.unmatched(GROUP, &joins).iter().map(|matches| matches.text().to_owned()).collect::<Vec<_>>(), ["orders.*"]);
+    assert_eq!(
+        crowd.groups.unmatched(GROUP, &joins).iter().map(|matches| matches.text().to_owned()).collect::<Vec<_>>(),
+        ["orders.*"]
+    );
     // Nothing is known, and nobody finds it out here.
     let told = crowd.beat_as_known(&joins, Sight::ALL).unwrap();
     assert!(told.assignment.unwrap().is_empty());
@@ -249,7 +283,11 @@ fn a_group_takes_what_is_known_of_its_expressions() {
 fn what_is_not_known_after_a_restart_is_taken_from_nobody() {
     let mut crowd = Crowd::new();
     ["orders-1", "orders-2", "payments-1"].iter().for_each(|topic| crowd.shelf.set(topic, 2));
-    let joins = |id, expression: &str| ConsumerHeartbeat { topics: None, regex: Some(expression.to_owned()), ..joining(id, &[]) };
+    let joins = |id, expression: &str| ConsumerHeartbeat {
+        topics: None,
+        regex: Some(expression.to_owned()),
+        ..joining(id, &[])
+    };
     crowd.beat(&joins("a", "orders.*")).unwrap();
     let epoch = crowd.beat(&joins("b", "payments.*")).unwrap().epoch;
     let next = |id: &str, epoch| ConsumerHeartbeat { member_id: id.to_owned(), epoch, ..ConsumerHeartbeat::default() };
@@ -262,7 +300,10 @@ fn what_is_not_known_after_a_restart_is_taken_from_nobody() {
     let after = crowd.describe();
     assert!(after.epoch > before.epoch && after.assignment_epoch == after.epoch);
     for (member, target) in &before.members {
-        assert_eq!(after.members.iter().find(|(other, _)| other.id == member.id).map(|(_, target)| target), Some(target));
+        assert_eq!(
+            after.members.iter().find(|(other, _)| other.id == member.id).map(|(_, target)| target),
+            Some(target)
+        );
     }
     assert_eq!(crowd.beat(&next("a", a)).unwrap().assignment, None, "and it reads on when it is heard");
 }
@@ -283,9 +324,15 @@ fn what_matches_later_is_shown_to_those_alone_who_may_see_it() {
     let [open, hidden, open_too] = ["open", "hidden", "open-too"].map(|topic| crowd.shelf.find(topic).unwrap().0);
     let assigned = |crowd: &Crowd, who: &str| {
         let members = crowd.describe().members;
-        members.into_iter().find(|(member, _)| member.id == who).map(|(_, target)| target.into_keys().collect::<Vec<_>>()).unwrap()
+        members
+            .into_iter()
+            .find(|(member, _)| member.id == who)
+            .map(|(_, target)| target.into_keys().collect::<Vec<_>>())
+            .unwrap()
     };
-    let epoch_of = |crowd: &Crowd, who: &str| crowd.describe().members.iter().find(|(member, _)| member.id == who).unwrap().0.epoch;
+    let epoch_of = |crowd: &Crowd, who: &str| {
+        crowd.describe().members.iter().find(|(member, _)| member.id == who).unwrap().0.epoch
+    };
     // Both are heard while it is not known what of it matches.
     for (who, sight) in [("bob", bob), ("eve", eve)] {
         let epoch = epoch_of(&crowd, who);
@@ -322,7 +369,11 @@ fn targets_wait_for_the_interval() {
         let words = crowd.words(id);
         crowd.beat(&words).unwrap().interval
     };
-    assert_eq!([interval(&mut crowd, "a"), interval(&mut crowd, "b")], [1_000, 100], "who has no target yet comes back sooner");
+    assert_eq!(
+        [interval(&mut crowd, "a"), interval(&mut crowd, "b")],
+        [1_000, 100],
+        "who has no target yet comes back sooner"
+    );
     crowd.pass(1_000);
     crowd.settle();
     crowd.check_whole();
@@ -396,7 +447,10 @@ fn a_restart_keeps_members_epochs_and_what_they_have() {
     let before = crowd.describe();
     crowd.restart();
     let after = crowd.describe();
-    assert_eq!((before.epoch, before.assignment_epoch, &before.members), (after.epoch, after.assignment_epoch, &after.members));
+    assert_eq!(
+        (before.epoch, before.assignment_epoch, &before.members),
+        (after.epoch, after.assignment_epoch, &after.members)
+    );
     crowd.settle();
     assert_eq!(crowd.describe().epoch, before.epoch, "nothing is assigned anew");
     // One of them does not come back.
@@ -461,7 +515,10 @@ fn nobody_ever_reads_what_somebody_else_reads() {
                 (0..2, _) => {
                     names += 1;
                     let instance = (random.below(3) == 0).then(|| format!("i{}", random.below(3)));
-                    let topics = [vec!["t"], vec!["t", "u"], vec!["u"]][random.below(3) as usize].iter().map(|name| (*name).to_owned()).collect();
+                    let topics = [vec!["t"], vec!["t", "u"], vec!["u"]][random.below(3) as usize]
+                        .iter()
+                        .map(|name| (*name).to_owned())
+                        .collect();
                     let id = format!("m{names:03}");
                     crowd.clients.insert(id.clone(), Client { topics, instance, ..Client::default() });
                     crowd.speak(&id, false);
@@ -477,7 +534,8 @@ fn nobody_ever_reads_what_somebody_else_reads() {
                 (3, Some(id)) => drop(crowd.clients.remove(&id)),
                 (4, Some(id)) => {
                     let client = crowd.clients.get_mut(&id).unwrap();
-                    client.topics = [vec!["t".to_owned()], vec!["t".to_owned(), "u".to_owned()]][random.below(2) as usize].clone();
+                    client.topics =
+                        [vec!["t".to_owned()], vec!["t".to_owned(), "u".to_owned()]][random.below(2) as usize].clone();
                     client.news = true;
                 }
                 (5, _) => {

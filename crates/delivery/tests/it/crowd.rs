@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use delivery::{
-    ConsumerGroupState, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect, GroupCoordinator, GroupError, HeartbeatAnswer, Sight, Target,
-    MatchState, Matched, Matches, Topics,
+    ConsumerGroupState, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect, GroupCoordinator,
+    GroupError, HeartbeatAnswer, MatchState, Matched, Matches, Sight, Target, Topics,
 };
 use types::TopicId;
 use uuid::Uuid;
@@ -68,12 +68,18 @@ impl Shelf {
     pub fn bring_up_to_date(&self, expression: &str) {
         let inner = self.inner.lock().unwrap();
         let mut known = inner.expressions[expression].known.lock().unwrap();
-        let (state, topics) = match regex::Regex::new(expression).and_then(|_| regex::Regex::new(&format!("^(?:{expression})$"))) {
-            Ok(regex) => (MatchState::Known, inner.topics.keys().filter(|name| regex.is_match(name)).cloned().collect()),
-            Err(_) => (MatchState::Invalid, BTreeSet::new()),
-        };
+        let (state, topics) =
+            match regex::Regex::new(expression).and_then(|_| regex::Regex::new(&format!("^(?:{expression})$"))) {
+                Ok(regex) => {
+                    (MatchState::Known, inner.topics.keys().filter(|name| regex.is_match(name)).cloned().collect())
+                }
+                Err(_) => (MatchState::Invalid, BTreeSet::new()),
+            };
         let changed = state != known.1.state || topics != *known.1.topics;
-        *known = (inner.versions.load(Ordering::SeqCst), Matched { version: known.1.version + u64::from(changed), state, topics: Arc::new(topics) });
+        *known = (
+            inner.versions.load(Ordering::SeqCst),
+            Matched { version: known.1.version + u64::from(changed), state, topics: Arc::new(topics) },
+        );
     }
 }
 
@@ -93,7 +99,13 @@ impl Topics for Shelf {
     fn matches(&self, expression: &str) -> Arc<dyn Matches> {
         let mut inner = self.inner.lock().unwrap();
         let version = Arc::clone(&inner.versions);
-        let new = || Arc::new(Expression { text: expression.to_owned(), versions: version, known: Mutex::new((0, Matched::unknown())) });
+        let new = || {
+            Arc::new(Expression {
+                text: expression.to_owned(),
+                versions: version,
+                known: Mutex::new((0, Matched::unknown())),
+            })
+        };
         Arc::clone(inner.expressions.entry(expression.to_owned()).or_insert_with(new)) as Arc<dyn Matches>
     }
 }
@@ -121,7 +133,8 @@ impl Matches for Expression {
 
     fn is_current(&self) -> bool {
         let known = self.known.lock().unwrap();
-        known.1.state == MatchState::Invalid || known.1.state == MatchState::Known && known.0 == self.versions.load(Ordering::SeqCst)
+        known.1.state == MatchState::Invalid
+            || known.1.state == MatchState::Known && known.0 == self.versions.load(Ordering::SeqCst)
     }
 }
 
@@ -157,7 +170,15 @@ impl Crowd {
     pub fn with(settings: CoordinatorSettings) -> Self {
         let shelf = Arc::new(Shelf::default());
         let groups = GroupCoordinator::with_topics(settings.clone(), Arc::clone(&shelf) as Arc<dyn Topics>);
-        Self { groups, shelf, now: 1_000_000, records: BTreeMap::new(), clients: BTreeMap::new(), settings, group_epoch: 0 }
+        Self {
+            groups,
+            shelf,
+            now: 1_000_000,
+            records: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            settings,
+            group_epoch: 0,
+        }
     }
 
     pub fn take(&mut self, effects: Vec<Effect<u32>>) {
@@ -195,14 +216,22 @@ impl Crowd {
     }
 
     /// What is not known of expressions is found out first.
-    pub fn beat_seeing(&mut self, request: &ConsumerHeartbeat, sight: Sight<'_>) -> Result<HeartbeatAnswer, GroupError> {
+    pub fn beat_seeing(
+        &mut self,
+        request: &ConsumerHeartbeat,
+        sight: Sight<'_>,
+    ) -> Result<HeartbeatAnswer, GroupError> {
         self.groups.unmatched(GROUP, request).iter().for_each(|matches| self.shelf.bring_up_to_date(matches.text()));
         assert!(self.groups.unmatched(GROUP, request).is_empty());
         self.beat_as_known(request, sight)
     }
 
     /// A heartbeat that takes what is known of expressions.
-    pub fn beat_as_known(&mut self, request: &ConsumerHeartbeat, sight: Sight<'_>) -> Result<HeartbeatAnswer, GroupError> {
+    pub fn beat_as_known(
+        &mut self,
+        request: &ConsumerHeartbeat,
+        sight: Sight<'_>,
+    ) -> Result<HeartbeatAnswer, GroupError> {
         let mut effects = Vec::new();
         let answer = self.groups.consumer_heartbeat(GROUP, request, sight, self.now, &mut effects);
         assert!(answer.is_ok() || effects.is_empty(), "what is refused changes nothing");

@@ -1,14 +1,21 @@
 //! Offsets without messages: they are no length, wherever they lie and whenever they are found.
 
 use delivery::{
-    ChannelId, Consume, ConsumerId, Dead, Head, Line, NO_LOCK, Overflow, Queue, QueueKind, QueueRules, Rules, Searched, Subscription, Verdict,
+    ChannelId, Consume, ConsumerId, Dead, Head, Line, NO_LOCK, Overflow, Queue, QueueKind, QueueRules, Rules, Searched,
+    Subscription, Verdict,
 };
 
-const RULES: Rules = Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false, retry: None };
+const RULES: Rules =
+    Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false, retry: None };
 const ONE: ConsumerId = ConsumerId(1);
 
 fn queue(subscription: &mut Subscription, length_max: u64, overflow: Overflow) -> Queue {
-    Queue::new(QueueRules { length_max: Some(length_max), overflow, ..QueueRules::new(QueueKind::Classic) }, false, subscription, 0)
+    Queue::new(
+        QueueRules { length_max: Some(length_max), overflow, ..QueueRules::new(QueueKind::Classic) },
+        false,
+        subscription,
+        0,
+    )
 }
 
 #[test]
@@ -37,7 +44,9 @@ fn a_limit_counts_only_what_was_searched() {
     drops.note_gap(&mut subscription, 5, 994);
     subscription.set_searched(Searched { until: 1000, compactions: 0 });
     assert_eq!((subscription.ready(1000), subscription.ready_for_certain(1000)), (10, 10));
-    assert!(drops.over_limit(&subscription, 1000) && refuses.refuses(&subscription, (1000, 1000), &Line::default(), (1, 1)));
+    assert!(
+        drops.over_limit(&subscription, 1000) && refuses.refuses(&subscription, (1000, 1000), &Line::default(), (1, 1))
+    );
 }
 
 #[test]
@@ -48,12 +57,18 @@ fn what_waited_for_a_transaction_takes_room_until_it_is_searched() {
     let mut line = Line::default();
     let look = |refuses: &mut Queue, subscription: &Subscription, line: &mut Line, stable, readable| {
         line.note_stable((stable, readable), subscription.searched().until, || 1);
-        (1..).find(|count| refuses.refuses(subscription, (stable, readable), line, (*count, *count))).expect("it is full at last") - 1
+        (1..)
+            .find(|count| refuses.refuses(subscription, (stable, readable), line, (*count, *count)))
+            .expect("it is full at last")
+            - 1
     };
     assert_eq!(look(&mut refuses, &subscription, &mut line, 0, 3), 2);
     assert_eq!(look(&mut refuses, &subscription, &mut line, 0, 5), 0);
     // It has ended, and who has not looked does not know whether it was aborted.
-    assert_eq!([look(&mut refuses, &subscription, &mut line, 6, 6), look(&mut refuses, &subscription, &mut line, 6, 6)], [0, 0]);
+    assert_eq!(
+        [look(&mut refuses, &subscription, &mut line, 6, 6), look(&mut refuses, &subscription, &mut line, 6, 6)],
+        [0, 0]
+    );
     refuses.note_gap(&mut subscription, 0, 2);
     subscription.set_searched(Searched { until: 3, compactions: 0 });
     assert_eq!(look(&mut refuses, &subscription, &mut line, 6, 6), 2, "three are not searched");
@@ -62,7 +77,10 @@ fn what_waited_for_a_transaction_takes_room_until_it_is_searched() {
     assert_eq!(look(&mut refuses, &subscription, &mut line, 6, 6), 3);
     // One that nobody has seen open.
     line.pass(1);
-    assert_eq!([look(&mut refuses, &subscription, &mut line, 9, 9), look(&mut refuses, &subscription, &mut line, 9, 9)], [0, 0]);
+    assert_eq!(
+        [look(&mut refuses, &subscription, &mut line, 9, 9), look(&mut refuses, &subscription, &mut line, 9, 9)],
+        [0, 0]
+    );
     refuses.note_gap(&mut subscription, 6, 8);
     subscription.set_searched(Searched { until: 9, compactions: 0 });
     assert_eq!(look(&mut refuses, &subscription, &mut line, 9, 9), 3);
@@ -85,7 +103,11 @@ fn compaction_makes_a_queue_shorter_also_where_it_was_looked_at() {
     assert_eq!((subscription.ready(12), subscription.unacknowledged()), (4, 3));
     assert!(!queue.over_limit(&subscription, 12));
     assert_eq!(subscription.judge(ONE, 0, 2, Verdict::Return, 0, &RULES, &mut dead), 3);
-    assert_eq!((subscription.ready(12), subscription.unacknowledged(), dead.len()), (6, 0, 0), "what is not there does not come back");
+    assert_eq!(
+        (subscription.ready(12), subscription.unacknowledged(), dead.len()),
+        (6, 0, 0),
+        "what is not there does not come back"
+    );
     let mut heads = Vec::new();
     while let Head::Record(offset) = queue.head(&subscription, 12) {
         subscription.give_away(offset).expect("it is available");
@@ -103,20 +125,35 @@ fn what_was_searched_is_known_to_a_queue_that_rested() {
     let woken = subscription.rest().expect("nobody has used it").wake();
     assert_eq!((woken.searched(), woken.ready_for_certain(50)), (Searched { until: 40, compactions: 2 }, 33));
     subscription.reset(3);
-    assert_eq!(subscription.searched(), Searched { until: 3, compactions: 2 }, "what lies before may come again, and is searched again");
+    assert_eq!(
+        subscription.searched(),
+        Searched { until: 3, compactions: 2 },
+        "what lies before may come again, and is searched again"
+    );
 }
 
 #[test]
 fn a_consumer_whose_messages_were_deleted_has_its_credit_again() {
     let (mut subscription, mut dead): (_, Vec<Dead>) = (Subscription::new(0), Vec::new());
     let mut queue = queue(&mut subscription, 3, Overflow::RejectPublish);
-    let consume = Consume { id: ONE, channel: ChannelId(7), no_ack: false, exclusive: false, priority: 0, prefetch: 2, time_out_ms: None };
+    let consume = Consume {
+        id: ONE,
+        channel: ChannelId(7),
+        no_ack: false,
+        exclusive: false,
+        priority: 0,
+        prefetch: 2,
+        time_out_ms: None,
+    };
     queue.add_consumer(&consume).expect("nobody is alone");
     let mut admit = |_: ChannelId, _: bool| true;
     for offset in 0..2 {
         assert!(queue.dispatch(&mut subscription, offset, 1, &mut admit).is_some());
     }
-    assert!(!queue.has_taker() && queue.refuses(&subscription, (5, 5), &Line::default(), (1, 1)), "two are out, three wait");
+    assert!(
+        !queue.has_taker() && queue.refuses(&subscription, (5, 5), &Line::default(), (1, 1)),
+        "two are out, three wait"
+    );
     assert_eq!(queue.trim(&mut subscription, 4), [(ChannelId(7), 2)]);
     assert!(queue.has_taker() && !queue.refuses(&subscription, (5, 5), &Line::default(), (1, 1)));
     assert_eq!(queue.settle(&mut subscription, ONE, 0, 1, Verdict::Accept, 0, &mut dead), 0, "they are gone");

@@ -38,7 +38,8 @@ fn a_newcomer_makes_the_others_join_again() {
     assert_eq!(room.state(), GroupState::PreparingRebalance);
     assert_eq!(room.heartbeat(&leader, generation), Err(GroupError::Rebalancing));
     let again: Vec<_> = [&leader, &follower].iter().map(|id| room.ask_to_join(join(id))).collect();
-    let answers: Vec<_> = again.into_iter().chain([waits]).map(|waiter| room.joined(waiter).expect("all are there")).collect();
+    let answers: Vec<_> =
+        again.into_iter().chain([waits]).map(|waiter| room.joined(waiter).expect("all are there")).collect();
     assert!(answers.iter().all(|joined| joined.error.is_none() && joined.generation == generation + 1));
     assert!(answers.iter().any(|joined| joined.members.iter().any(|(id, ..)| *id == third)));
     assert_eq!(room.heartbeat(&follower, generation), Err(GroupError::IllegalGeneration));
@@ -172,7 +173,10 @@ fn a_rebalance_without_time_ends() {
 
 /// A cooperative consumer says in its join what it owns.
 fn cooperative(member_id: &str, owned: &'static str) -> JoinRequest {
-    JoinRequest { protocols: vec![("cooperative-sticky".to_owned(), Bytes::from_static(owned.as_bytes()))], ..join(member_id) }
+    JoinRequest {
+        protocols: vec![("cooperative-sticky".to_owned(), Bytes::from_static(owned.as_bytes()))],
+        ..join(member_id)
+    }
 }
 
 /// A static member that comes back does not say any more what it owned: the others go on in their generation all the same, and it gets its
@@ -180,11 +184,15 @@ fn cooperative(member_id: &str, owned: &'static str) -> JoinRequest {
 #[test]
 fn a_cooperative_static_member_comes_back_without_a_rebalance() {
     let mut room = Room::new();
-    let fixed = |member_id: &str, instance: &str, owned| JoinRequest { instance: Some(instance.to_owned()), ..cooperative(member_id, owned) };
+    let fixed = |member_id: &str, instance: &str, owned| JoinRequest {
+        instance: Some(instance.to_owned()),
+        ..cooperative(member_id, owned)
+    };
     let waits = [room.ask_to_join(fixed("", "one", "")), room.ask_to_join(fixed("", "two", ""))];
     room.pass(2 * INITIAL_DELAY_MS);
     let [one, two] = waits.map(|waiter| room.joined(waiter).expect("joined"));
-    let waits = [room.ask_to_join(fixed(&one.member_id, "one", "0")), room.ask_to_join(fixed(&two.member_id, "two", "1"))];
+    let waits =
+        [room.ask_to_join(fixed(&one.member_id, "one", "0")), room.ask_to_join(fixed(&two.member_id, "two", "1"))];
     let joined: Vec<_> = waits.into_iter().map(|waiter| room.joined(waiter)).collect();
     let (leader, follower) = if one.leader == one.member_id { (&one, &two) } else { (&two, &one) };
     let generation = joined.iter().flatten().map(|joined| joined.generation).max().unwrap_or(one.generation);
@@ -203,7 +211,8 @@ fn a_cooperative_static_member_comes_back_without_a_rebalance() {
         assert_eq!(room.state(), GroupState::Stable);
     }
     // One that does not know the chosen protocol any more is a reason to choose again.
-    let other = room.ask_to_join(JoinRequest { protocols: vec![("range".to_owned(), Bytes::new())], ..fixed("", "one", "") });
+    let other =
+        room.ask_to_join(JoinRequest { protocols: vec![("range".to_owned(), Bytes::new())], ..fixed("", "one", "") });
     assert_eq!(room.joined(other).map(|joined| joined.error), Some(Some(GroupError::InconsistentProtocol)));
     assert_eq!(room.state(), GroupState::Stable);
 }
@@ -227,11 +236,25 @@ fn cooperative_members_give_up_in_one_rebalance_and_get_in_the_next() {
     let commit = |room: &mut Room, generation| {
         let offset = CommittedOffset { offset: 5, leader_epoch: -1, metadata: String::new(), committed_at: room.now };
         let commit = Commit { topic: "t".to_owned(), partition: 1, offset };
-        room.groups.prepare_commit(GROUP, delivery::Committer { member_id: &follower, instance: None, generation, transactional: false, knows_epochs: false }, &[commit], room.now).map(drop)
+        room.groups
+            .prepare_commit(
+                GROUP,
+                delivery::Committer {
+                    member_id: &follower,
+                    instance: None,
+                    generation,
+                    transactional: false,
+                    knows_epochs: false,
+                },
+                &[commit],
+                room.now,
+            )
+            .map(drop)
     };
     assert_eq!(commit(&mut room, generation), Ok(()), "it still owns everything");
     let waits = [room.ask_to_join(cooperative(&leader, "0")), room.ask_to_join(cooperative(&follower, "1,2"))];
-    let joined: Vec<_> = waits.into_iter().chain([newcomer_waits]).map(|waiter| room.joined(waiter).expect("all are there")).collect();
+    let joined: Vec<_> =
+        waits.into_iter().chain([newcomer_waits]).map(|waiter| room.joined(waiter).expect("all are there")).collect();
     let owned = joined.iter().flat_map(|joined| &joined.members).map(|(_, _, owned)| owned.clone());
     assert_eq!(owned.collect::<std::collections::BTreeSet<_>>().len(), 3, "the leader learns what everybody owns");
     let generation = generation + 1;
@@ -258,7 +281,8 @@ fn cooperative_members_give_up_in_one_rebalance_and_get_in_the_next() {
 /// Comparing each with each would be ten thousand million comparisons for each request.
 #[test]
 fn members_may_have_a_hundred_thousand_protocols() {
-    let named = |from: usize| (from..from + 100_000).map(|number| (format!("protocol-{number}"), Bytes::new())).collect();
+    let named =
+        |from: usize| (from..from + 100_000).map(|number| (format!("protocol-{number}"), Bytes::new())).collect();
     let with = |from| JoinRequest { protocols: named(from), ..join("") };
     let mut room = Room::new();
     let (first, second) = (room.enter(with(0)).1, room.enter(with(99_999)).1);
@@ -271,14 +295,20 @@ fn members_may_have_a_hundred_thousand_protocols() {
 
 /// Groups that a client of this name is a member of, in the order of their names.
 fn groups_of(groups: &mut GroupCoordinator<u64>, id: &str) -> Vec<String> {
-    let mut names: Vec<String> = groups.groups_of(Client { id, host: "127.0.0.1", user: Some("bob") }).iter().map(ToString::to_string).collect();
+    let mut names: Vec<String> =
+        groups.groups_of(Client { id, host: "127.0.0.1", user: Some("bob") }).iter().map(ToString::to_string).collect();
     names.sort_unstable();
     names
 }
 
 /// A client becomes a member at once.
 fn enter(groups: &mut GroupCoordinator<u64>, group: &str, client_id: &str) {
-    let request = JoinRequest { client_id: client_id.to_owned(), fresh_id: format!("{client_id}-1"), two_step: false, ..join("") };
+    let request = JoinRequest {
+        client_id: client_id.to_owned(),
+        fresh_id: format!("{client_id}-1"),
+        two_step: false,
+        ..join("")
+    };
     groups.join(group, request, 1, 0, &mut Vec::new());
 }
 
@@ -288,7 +318,10 @@ fn it_is_known_which_groups_a_client_is_a_member_of() {
     for (group, client) in [("a", "c"), ("b", "c"), ("b", "d")] {
         enter(&mut groups, group, client);
     }
-    assert_eq!((groups_of(&mut groups, "c"), groups_of(&mut groups, "d")), (vec!["a".to_owned(), "b".to_owned()], vec!["b".to_owned()]));
+    assert_eq!(
+        (groups_of(&mut groups, "c"), groups_of(&mut groups, "d")),
+        (vec!["a".to_owned(), "b".to_owned()], vec!["b".to_owned()])
+    );
     assert!(groups_of(&mut groups, "e").is_empty());
     let gone = LeaveMember { member_id: "c-1".to_owned(), instance: None };
     groups.leave("a", &[gone], 0, &mut Vec::new()).expect("it is there");

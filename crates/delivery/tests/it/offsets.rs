@@ -26,9 +26,16 @@ fn only_a_member_of_this_generation_commits() {
     let (mut room, leader, _, generation) = Room::two_members();
     let now = room.now;
     assert_eq!(commit_as(&mut room, (&leader, None, generation), commit(7, now, "")), Ok(()));
-    assert_eq!(commit_as(&mut room, (&leader, None, generation - 1), commit(1, now, "")), Err(GroupError::IllegalGeneration));
+    assert_eq!(
+        commit_as(&mut room, (&leader, None, generation - 1), commit(1, now, "")),
+        Err(GroupError::IllegalGeneration)
+    );
     assert_eq!(commit_as(&mut room, ("nobody", None, generation), commit(1, now, "")), Err(GroupError::UnknownMember));
-    assert_eq!(commit_as(&mut room, ("", None, -1), commit(1, now, "")), Err(GroupError::UnknownMember), "the group has members");
+    assert_eq!(
+        commit_as(&mut room, ("", None, -1), commit(1, now, "")),
+        Err(GroupError::UnknownMember),
+        "the group has members"
+    );
     assert_eq!(room.groups.offset(GROUP, "t", 3).map(|offset| offset.offset), Some(7));
 }
 
@@ -37,7 +44,10 @@ fn a_group_without_members_takes_commits_of_anybody() {
     let mut room = Room::new();
     let now = room.now;
     assert_eq!(commit_as(&mut room, ("", None, -1), commit(42, now, "note")), Ok(()));
-    assert_eq!(commit_as(&mut room, ("", None, -1), commit(1, now, &"x".repeat(101))), Err(GroupError::MetadataTooLarge));
+    assert_eq!(
+        commit_as(&mut room, ("", None, -1), commit(1, now, &"x".repeat(101))),
+        Err(GroupError::MetadataTooLarge)
+    );
     assert_eq!(room.groups.offset(GROUP, "t", 3), Some(commit(42, now, "note").offset));
     assert_eq!(room.groups.offset(GROUP, "t", 4), None);
 }
@@ -76,7 +86,11 @@ fn offsets_of_an_empty_group_expire() {
     commit_as(&mut room, ("", None, -1), commit(42, now, "")).expect("committed");
     let retention = settings().offsets_retention;
     assert_eq!(room.groups.expire(now + retention - 1, "", 10, |_| false), Expired { keys: vec![], after: None });
-    assert_eq!(room.groups.expire(now + retention + 1, "", 10, |group| group == GROUP).keys, Vec::<Bytes>::new(), "one is under way");
+    assert_eq!(
+        room.groups.expire(now + retention + 1, "", 10, |group| group == GROUP).keys,
+        Vec::<Bytes>::new(),
+        "one is under way"
+    );
     let keys = room.groups.expire(now + retention + 1, "", 10, |_| false).keys;
     assert!(keys.iter().any(|key| room.records.contains_key(key)));
     assert_eq!(room.groups.offset(GROUP, "t", 3), None);
@@ -99,7 +113,10 @@ fn groups_expire_in_pieces() {
     let mut groups = delivery::GroupCoordinator::<u32>::new(settings());
     for number in 0..1_000 {
         for partition in 0..3 {
-            groups.apply_commit(&format!("group-{number}"), Commit { partition, ..commit(1, if number % 4 == 0 { 1_000 } else { 0 }, "") });
+            groups.apply_commit(
+                &format!("group-{number}"),
+                Commit { partition, ..commit(1, if number % 4 == 0 { 1_000 } else { 0 }, "") },
+            );
         }
     }
     for partition in 0..2_500 {

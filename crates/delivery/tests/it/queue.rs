@@ -1,10 +1,10 @@
 //! Whose turn it is, what is dropped and what comes back, as RabbitMQ 4.3 answered when it was asked the same.
 
-use delivery::{
-    ChannelId, Consume, ConsumerId, ConsumerStatus, Dead, DeadReason, DeleteRefused, Head, InExclusiveUse, Line, Overflow, Queue, QueueKind,
-    QueueRules, Subscription, Verdict,
-};
 use QueueKind::{Classic, Quorum};
+use delivery::{
+    ChannelId, Consume, ConsumerId, ConsumerStatus, Dead, DeadReason, DeleteRefused, Head, InExclusiveUse, Line,
+    Overflow, Queue, QueueKind, QueueRules, Subscription, Verdict,
+};
 
 const CHANNEL: ChannelId = ChannelId(1);
 const GETTER: ConsumerId = ConsumerId(1000);
@@ -22,7 +22,13 @@ struct Rig {
 impl Rig {
     fn new(rules: QueueRules, single: bool) -> Self {
         let mut subscription = Subscription::new(0);
-        Self { queue: Queue::new(rules, single, &mut subscription, 0), subscription, log: Vec::new(), seen: Vec::new(), dead: Vec::new() }
+        Self {
+            queue: Queue::new(rules, single, &mut subscription, 0),
+            subscription,
+            log: Vec::new(),
+            seen: Vec::new(),
+            dead: Vec::new(),
+        }
     }
 
     fn end(&self) -> u64 {
@@ -31,7 +37,17 @@ impl Rig {
 
     fn consume(&mut self, name: char, priority: i32, prefetch: u32) {
         let id = ConsumerId(name as u64);
-        self.queue.add_consumer(&Consume { id, channel: CHANNEL, no_ack: false, exclusive: false, priority, prefetch, time_out_ms: None }).expect("it may");
+        self.queue
+            .add_consumer(&Consume {
+                id,
+                channel: CHANNEL,
+                no_ack: false,
+                exclusive: false,
+                priority,
+                prefetch,
+                time_out_ms: None,
+            })
+            .expect("it may");
         self.run();
     }
 
@@ -142,7 +158,9 @@ fn who_is_served_goes_to_the_back_and_a_cancelled_one_is_left_out() {
 fn higher_consumers_are_served_first_while_they_have_credit() {
     for kind in [Classic, Quorum] {
         let mut rig = Rig::new(QueueRules::new(kind), false);
-        [('L', 0), ('H', 10), ('M', 5), ('h', 10)].into_iter().for_each(|(name, priority)| rig.consume(name, priority, 2));
+        [('L', 0), ('H', 10), ('M', 5), ('h', 10)]
+            .into_iter()
+            .for_each(|(name, priority)| rig.consume(name, priority, 2));
         rig.publish(8);
         rig.ack('h', 2);
         rig.publish(1);
@@ -189,7 +207,15 @@ fn a_single_active_consumer_of_a_quorum_queue_gives_way_when_it_has_nothing() {
 fn what_a_closed_channel_had_comes_again() {
     let mut rig = Rig::new(QueueRules::new(Classic), true);
     rig.consume('A', 0, 10);
-    let b = Consume { id: ConsumerId('B' as u64), channel: ChannelId(2), no_ack: false, exclusive: false, priority: 0, prefetch: 10, time_out_ms: None };
+    let b = Consume {
+        id: ConsumerId('B' as u64),
+        channel: ChannelId(2),
+        no_ack: false,
+        exclusive: false,
+        priority: 0,
+        prefetch: 10,
+        time_out_ms: None,
+    };
     rig.queue.add_consumer(&b).expect("it may");
     rig.publish(2);
     rig.close();
@@ -313,7 +339,15 @@ fn only_failed_deliveries_count_to_the_limit() {
 
 #[test]
 fn somebody_who_is_alone_keeps_others_out() {
-    let consume = |id: u64, exclusive| Consume { id: ConsumerId(id), channel: CHANNEL, no_ack: false, exclusive, priority: 0, prefetch: 0, time_out_ms: None };
+    let consume = |id: u64, exclusive| Consume {
+        id: ConsumerId(id),
+        channel: CHANNEL,
+        no_ack: false,
+        exclusive,
+        priority: 0,
+        prefetch: 0,
+        time_out_ms: None,
+    };
     let mut queue = Rig::new(QueueRules::new(Classic), false).queue;
     assert_eq!(queue.add_consumer(&consume(1, false)), Ok(()));
     assert_eq!(queue.add_consumer(&consume(2, true)), Err(InExclusiveUse));
@@ -334,12 +368,19 @@ fn a_queue_is_purged_deleted_and_forgotten_by_what_is_ready_and_who_is_there() {
     assert_eq!([rig.get(), rig.get()], [Some(1), Some(2)]);
     assert_eq!(rig.queue.check_delete(&rig.subscription, 5, false, true), Err(DeleteRefused::NotEmpty));
     assert_eq!(rig.queue.purge(&mut rig.subscription, 5), 3);
-    assert_eq!(rig.queue.check_delete(&rig.subscription, 5, true, true), Ok(()), "what is unacknowledged does not count");
+    assert_eq!(
+        rig.queue.check_delete(&rig.subscription, 5, true, true),
+        Ok(()),
+        "what is unacknowledged does not count"
+    );
     assert_eq!((rig.queue.expires_at(), rig.queue.is_abandoned()), (Some(100), false));
     rig.queue.touch(50);
     assert_eq!(rig.queue.expires_at(), Some(150));
     rig.consume('A', 0, 0);
-    assert_eq!((rig.queue.expires_at(), rig.queue.check_delete(&rig.subscription, 5, true, false)), (None, Err(DeleteRefused::InUse)));
+    assert_eq!(
+        (rig.queue.expires_at(), rig.queue.check_delete(&rig.subscription, 5, true, false)),
+        (None, Err(DeleteRefused::InUse))
+    );
     rig.queue.cancel(ConsumerId('A' as u64), 300);
     assert_eq!((rig.queue.expires_at(), rig.queue.is_abandoned()), (Some(400), true));
 }
@@ -347,15 +388,29 @@ fn a_queue_is_purged_deleted_and_forgotten_by_what_is_ready_and_who_is_there() {
 #[test]
 fn the_shorter_time_counts() {
     let rules = QueueRules { ttl_ms: Some(50), ..QueueRules::new(Classic) };
-    assert_eq!((rules.due(1000, None), rules.due(1000, Some(20)), rules.due(1000, Some(70))), (Some(1050), Some(1020), Some(1050)));
-    assert_eq!((QueueRules::new(Classic).due(1000, None), QueueRules::new(Classic).due(1000, Some(0))), (None, Some(1000)));
+    assert_eq!(
+        (rules.due(1000, None), rules.due(1000, Some(20)), rules.due(1000, Some(70))),
+        (Some(1050), Some(1020), Some(1050))
+    );
+    assert_eq!(
+        (QueueRules::new(Classic).due(1000, None), QueueRules::new(Classic).due(1000, Some(0))),
+        (None, Some(1000))
+    );
 }
 
 #[test]
 fn a_channel_that_takes_nothing_is_passed_over_until_it_does() {
     let mut rig = Rig::new(QueueRules::new(Classic), false);
     rig.consume('A', 0, 0);
-    let b = Consume { id: ConsumerId('B' as u64), channel: ChannelId(2), no_ack: true, exclusive: false, priority: 0, prefetch: 1, time_out_ms: None };
+    let b = Consume {
+        id: ConsumerId('B' as u64),
+        channel: ChannelId(2),
+        no_ack: true,
+        exclusive: false,
+        priority: 0,
+        prefetch: 1,
+        time_out_ms: None,
+    };
     rig.queue.add_consumer(&b).expect("it may");
     rig.queue.suspend_channel(CHANNEL);
     // Without acknowledgements a prefetch bounds nothing.
@@ -374,7 +429,13 @@ fn a_channel_that_takes_nothing_is_passed_over_until_it_does() {
 #[test]
 fn a_purge_takes_dead_letters_that_wait() {
     for (letters_wait, purged) in [(true, 3), (false, 2)] {
-        let rules = QueueRules { dead_letters: true, letters_wait, priority_max: None, overflow: Overflow::RejectPublish, ..QueueRules::new(Quorum) };
+        let rules = QueueRules {
+            dead_letters: true,
+            letters_wait,
+            priority_max: None,
+            overflow: Overflow::RejectPublish,
+            ..QueueRules::new(Quorum)
+        };
         let mut rig = Rig::new(rules, false);
         rig.publish(3);
         assert_eq!(rig.get(), Some(1));
@@ -433,7 +494,10 @@ fn bytes_that_wait_for_the_end_of_a_transaction_count_as_they_were_admitted() {
     let room = |rig: &mut Rig, line: &mut Line, readable| {
         let end = rig.end();
         line.note_stable((end, readable), 0, || 7);
-        (1..).find(|bytes| rig.queue.refuses(&rig.subscription, (end, readable), line, (1, *bytes))).expect("it is full at last") - 1
+        (1..)
+            .find(|bytes| rig.queue.refuses(&rig.subscription, (end, readable), line, (1, *bytes)))
+            .expect("it is full at last")
+            - 1
     };
     line.push(one, 2, (1, 30));
     assert_eq!(room(&mut rig, &mut line, 3), 50, "the log has it, and nobody has been told");
@@ -468,7 +532,10 @@ fn what_several_publishers_have_in_line_is_counted_once_in_any_order() {
     }
     let room = |rig: &mut Rig, line: &Line| {
         let end = rig.end();
-        (1..).find(|count| rig.queue.refuses(&rig.subscription, (end, end), line, (*count, 1))).expect("it is full at last") - 1
+        (1..)
+            .find(|count| rig.queue.refuses(&rig.subscription, (end, end), line, (*count, 1)))
+            .expect("it is full at last")
+            - 1
     };
     assert_eq!(room(&mut rig, &line), 2);
     // All are in the log, and nobody has been told.
@@ -497,7 +564,10 @@ fn bytes_in_line_are_those_of_what_the_log_has_not_got() {
     line.push(one, 0, (1, 5));
     let room = |rig: &mut Rig, line: &Line| {
         let end = rig.end();
-        (1..).find(|bytes| rig.queue.refuses(&rig.subscription, (end, end), line, (1, *bytes))).expect("it is full at last") - 1
+        (1..)
+            .find(|bytes| rig.queue.refuses(&rig.subscription, (end, end), line, (1, *bytes)))
+            .expect("it is full at last")
+            - 1
     };
     assert_eq!(room(&mut rig, &line), 45);
     assert!(rig.publish_sized(10, 0));
@@ -523,7 +593,10 @@ fn what_a_publisher_leaves_behind_is_counted_until_the_log_has_it() {
     let room = |rig: &mut Rig, line: &mut Line, now| {
         let end = rig.end();
         line.look(end, now);
-        (1..).find(|count| rig.queue.refuses(&rig.subscription, (end, end), line, (*count, 1))).expect("it is full at last") - 1
+        (1..)
+            .find(|count| rig.queue.refuses(&rig.subscription, (end, end), line, (*count, 1)))
+            .expect("it is full at last")
+            - 1
     };
     assert_eq!(room(&mut rig, &mut line, 1_000), 1, "nobody is told of what it sent");
     assert!(rig.publish_sized(1, 0) && rig.publish_sized(1, 0));

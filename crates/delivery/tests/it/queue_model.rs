@@ -2,14 +2,15 @@
 //! credit, cancels, acknowledgements, returns, gets, limits, levels, expiry, purges, offsets without messages, compaction, trims, another face on the same messages, and crashes after
 //! which only what was written is left.
 
+mod crashes;
 mod removals;
 
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use delivery::{
-    ChannelId, Consume, ConsumerId, DEAD_LETTERS, Dead, DeadReason, Head, Line, Overflow, Queue, QueueKind, QueueRules, RecordState, Rules,
-    Subscription, SubscriptionName, SubscriptionRecord, Tries, Verdict, subscription_record,
+    ChannelId, Consume, ConsumerId, DEAD_LETTERS, Dead, DeadReason, Head, Line, Overflow, Queue, QueueKind, QueueRules,
+    RecordState, Rules, Subscription, SubscriptionName, SubscriptionRecord, Tries, Verdict, subscription_record,
 };
 
 const FOREIGN: ConsumerId = ConsumerId(9_000);
@@ -212,7 +213,11 @@ impl World {
     }
 
     fn bytes(&self) -> u64 {
-        self.messages.iter().filter(|message| message.state == State::Ready).map(|message| u64::from(message.size)).sum()
+        self.messages
+            .iter()
+            .filter(|message| message.state == State::Ready)
+            .map(|message| u64::from(message.size))
+            .sum()
     }
 
     fn volume(&self, channel: ChannelId) -> u64 {
@@ -282,7 +287,9 @@ impl World {
         let active = self.active.and_then(|id| self.members.iter().find(|member| member.id == id));
         let quorum = self.rules.kind == QueueKind::Quorum;
         let waiting = self.members.iter().filter(|member| Some(member.id) != self.active);
-        let best = waiting.max_by_key(|one| (one.priority, if quorum { self.credit(one) } else { 0 }, std::cmp::Reverse(one.arrived)));
+        let best = waiting.max_by_key(|one| {
+            (one.priority, if quorum { self.credit(one) } else { 0 }, std::cmp::Reverse(one.arrived))
+        });
         let Some((next, priority)) = best.map(|one| (one.id, one.priority)) else { return };
         match active {
             None => self.active = Some(next),
@@ -348,7 +355,9 @@ impl World {
             Verdict::Gap | Verdict::Renew => unreachable!("not said here"),
         }
         let limit = self.rules.delivery_limit.map(|limit| limit + 1);
-        if verdict != Verdict::Accept && limit.is_some_and(|max| u32::from(self.messages[offset as usize].tries.counted) >= max) {
+        if verdict != Verdict::Accept
+            && limit.is_some_and(|max| u32::from(self.messages[offset as usize].tries.counted) >= max)
+        {
             self.remove(offset, DeadReason::DeliveryLimit);
             expected.push((offset, DeadReason::DeliveryLimit));
         }
@@ -369,19 +378,40 @@ impl World {
             let due = if self.draw(5) == 0 { Some(self.now + self.draw(40)) } else { None };
             let (size, level) = (self.draw(20) as u32, if self.draw(3) == 0 { 4 } else { self.draw(10) as u8 });
             self.weigh();
-            let refused = self.queue.refuses(&self.subscription, (self.end(), self.end()), &Line::default(), (1, u64::from(size)));
+            let refused = self.queue.refuses(
+                &self.subscription,
+                (self.end(), self.end()),
+                &Line::default(),
+                (1, u64::from(size)),
+            );
             let over = self.rules.length_max.is_some_and(|max| self.ready() + 1 > max)
                 || self.rules.bytes_max.is_some_and(|max| self.bytes() + u64::from(size) > max);
             self.note_fill();
             let full = if self.rules.kind == QueueKind::Quorum { self.refusing } else { over };
             assert_eq!(refused, full && self.rules.overflow != Overflow::DropHead, "{}", self.what);
             if !refused {
-                self.messages.push(Message { state: State::Ready, tries: Tries::default(), level, size, due, returned: None, removed: false });
+                self.messages.push(Message {
+                    state: State::Ready,
+                    tries: Tries::default(),
+                    level,
+                    size,
+                    due,
+                    returned: None,
+                    removed: false,
+                });
             }
             if self.draw(6) == 0 {
                 // A transaction that is aborted, with its marker.
                 let (first, count) = (self.end(), 1 + self.draw(3));
-                let none = Message { state: State::Gap, tries: Tries::default(), level: 0, size: 0, due: None, returned: None, removed: false };
+                let none = Message {
+                    state: State::Gap,
+                    tries: Tries::default(),
+                    level: 0,
+                    size: 0,
+                    due: None,
+                    returned: None,
+                    removed: false,
+                };
                 self.messages.extend((0..count).map(|_| none));
                 self.queue.note_gap(&mut self.subscription, first, first + count - 1);
             }
@@ -393,7 +423,8 @@ impl World {
         let limits = [(self.rules.length_max, self.ready()), (self.rules.bytes_max, self.bytes())];
         if limits.iter().any(|(max, found)| max.is_some_and(|max| *found > max)) {
             self.refusing = true;
-        } else if limits.iter().all(|(max, found)| max.is_none_or(|max| *found * 5 <= max * 4 || *found <= max * 4 / 5)) {
+        } else if limits.iter().all(|(max, found)| max.is_none_or(|max| *found * 5 <= max * 4 || *found <= max * 4 / 5))
+        {
             self.refusing = false;
         }
     }
@@ -407,7 +438,8 @@ impl World {
         let channel = ChannelId(self.ids % CHANNELS);
         let (no_ack, priority) = (self.draw(5) == 0, [0, 0, 0, 5, -1][self.draw(5) as usize]);
         let (exclusive, prefetch) = (self.draw(12) == 0, self.draw(4) as u32);
-        let added = self.queue.add_consumer(&Consume { id, channel, no_ack, exclusive, priority, prefetch, time_out_ms: None });
+        let added =
+            self.queue.add_consumer(&Consume { id, channel, no_ack, exclusive, priority, prefetch, time_out_ms: None });
         let alone = self.members.iter().any(|member| member.arrived == u64::MAX);
         let allowed = !alone && !(exclusive && (self.single || !self.members.is_empty()));
         assert_eq!(added.is_ok(), allowed, "{}", self.what);
@@ -478,13 +510,22 @@ impl World {
         let holder = |message: &Message| if let State::Held(id) = message.state { Some(id) } else { None };
         let held: Vec<ConsumerId> = self.messages.iter().filter_map(holder).filter(|id| *id != FOREIGN).collect();
         let anybody = held.is_empty() || self.draw(8) == 0;
-        let id = if anybody { ConsumerId(1 + self.draw(self.ids + 1)) } else { held[self.draw(held.len() as u64) as usize] };
-        let verdict = [Verdict::Accept, Verdict::Accept, Verdict::Return, Verdict::Release, Verdict::Reject, Verdict::RejectFailed][self.draw(6) as usize];
+        let id =
+            if anybody { ConsumerId(1 + self.draw(self.ids + 1)) } else { held[self.draw(held.len() as u64) as usize] };
+        let verdict = [
+            Verdict::Accept,
+            Verdict::Accept,
+            Verdict::Return,
+            Verdict::Release,
+            Verdict::Reject,
+            Verdict::RejectFailed,
+        ][self.draw(6) as usize];
         let first = if self.draw(2) == 0 { 0 } else { self.draw(self.end()) };
         let last = first + self.draw(self.end());
         let (mut dead, mut expected) = (Vec::new(), Vec::new());
         let count = self.queue.settle(&mut self.subscription, id, first, last, verdict, self.now, &mut dead);
-        let had_credit = self.members.iter().find(|member| member.id == id).is_none_or(|member| self.credit(member) > 0);
+        let had_credit =
+            self.members.iter().find(|member| member.id == id).is_none_or(|member| self.credit(member) > 0);
         let range = first..=last.min(self.end() - 1);
         let meant: Vec<u64> = range.filter(|offset| self.messages[*offset as usize].state == State::Held(id)).collect();
         assert_eq!(count, meant.len() as u64, "{}", self.what);
@@ -512,7 +553,13 @@ impl World {
                     self.subscription.set_levels(first, last, &mut |offset| messages[offset as usize].level);
                 }
                 Head::Record(offset) => {
-                    assert_eq!(Some(offset), self.visible(), "{}: the head; {:?}", self.what, self.messages[offset as usize]);
+                    assert_eq!(
+                        Some(offset),
+                        self.visible(),
+                        "{}: the head; {:?}",
+                        self.what,
+                        self.messages[offset as usize]
+                    );
                     let Message { size, due, .. } = self.messages[offset as usize];
                     if due.is_none_or(|due| due > self.now) {
                         return Some(offset);
@@ -538,7 +585,12 @@ impl World {
 
     fn delivered(&mut self, offset: u64, id: ConsumerId, no_ack: bool, told: delivery::Delivery) {
         let message = &mut self.messages[offset as usize];
-        assert_eq!((told.consumer, told.offset, told.no_ack, told.before), (id, offset, no_ack, message.tries), "{}", self.what);
+        assert_eq!(
+            (told.consumer, told.offset, told.no_ack, told.before),
+            (id, offset, no_ack, message.tries),
+            "{}",
+            self.what
+        );
         assert_eq!(told.redelivered, message.tries.deliveries() > 0 || offset < self.given_before, "{}", self.what);
         if no_ack {
             message.state = State::Acked;
@@ -561,7 +613,12 @@ impl World {
             let size = self.messages[offset as usize].size;
             let mut admit = |channel: ChannelId, _: bool| channel_max == 0 || volumes[&channel] < channel_max;
             let told = self.queue.dispatch(&mut self.subscription, offset, size, &mut admit);
-            assert_eq!(told.map(|told| told.consumer), taker.as_ref().map(|taker| taker.id), "{}: whose turn it is", self.what);
+            assert_eq!(
+                told.map(|told| told.consumer),
+                taker.as_ref().map(|taker| taker.id),
+                "{}: whose turn it is",
+                self.what
+            );
             let (Some(told), Some(taker)) = (told, taker) else { return };
             self.delivered(offset, taker.id, taker.no_ack, told);
             let (turn, eager) = (self.tick(), self.rules.kind == QueueKind::Quorum && !self.single);
@@ -579,14 +636,20 @@ impl World {
         let Some(offset) = self.look() else { return };
         let (channel, no_ack) = (ChannelId(self.draw(CHANNELS)), self.draw(3) == 0);
         let size = self.messages[offset as usize].size;
-        let told = self.queue.get(&mut self.subscription, offset, size, channel, getter(channel), no_ack, None).expect("it is available");
+        let told = self
+            .queue
+            .get(&mut self.subscription, offset, size, channel, getter(channel), no_ack, None)
+            .expect("it is available");
         self.delivered(offset, getter(channel), no_ack, told);
     }
 
     fn purge(&mut self) {
         let end = self.end();
         assert_eq!(self.queue.purge(&mut self.subscription, end), self.ready(), "{}", self.what);
-        self.messages.iter_mut().filter(|message| message.state == State::Ready).for_each(|message| message.state = State::Purged);
+        self.messages
+            .iter_mut()
+            .filter(|message| message.state == State::Ready)
+            .for_each(|message| message.state = State::Purged);
     }
 
     /// A share group works on the same messages, in the order of the log.
@@ -649,7 +712,9 @@ impl World {
     fn weigh(&mut self) {
         while let Some(from) = self.queue.unweighed(&self.subscription, self.end()) {
             // What is not there is passed over.
-            let next = (from..self.end()).find(|offset| !matches!(self.messages[*offset as usize].state, State::Gap) && !self.messages[*offset as usize].removed);
+            let next = (from..self.end()).find(|offset| {
+                !matches!(self.messages[*offset as usize].state, State::Gap) && !self.messages[*offset as usize].removed
+            });
             let Some(next) = next else { return };
             self.queue.weigh(&self.subscription, next, self.messages[next as usize].size);
         }
@@ -658,7 +723,8 @@ impl World {
     fn drop_heads(&mut self) {
         let over = |world: &Self| {
             let length = world.rules.length_max.is_some_and(|max| world.ready() > max);
-            world.rules.overflow == Overflow::DropHead && (length || world.rules.bytes_max.is_some_and(|max| world.bytes() > max))
+            world.rules.overflow == Overflow::DropHead
+                && (length || world.rules.bytes_max.is_some_and(|max| world.bytes() > max))
         };
         while over(self) {
             assert!(self.queue.over_limit(&self.subscription, self.end()), "{}", self.what);
@@ -672,71 +738,6 @@ impl World {
             self.check_dead(&dead, vec![(offset, DeadReason::MaxLength)]);
         }
         assert!(!self.queue.over_limit(&self.subscription, self.end()), "{}", self.what);
-    }
-
-    fn write(&mut self) {
-        for (key, value) in name().records(&self.subscription.take_changes()) {
-            match value {
-                Some(value) => drop(self.stored.insert(key, value)),
-                None => drop(self.stored.remove(&key)),
-            }
-        }
-        self.written = (self.messages.clone(), self.given);
-    }
-
-    /// What was not written is lost; the log is not.
-    fn crash(&mut self) {
-        let (mut begin, mut runs, mut levels, mut lists) = (None, Vec::new(), Vec::new(), Vec::new());
-        for (key, value) in &self.stored {
-            match subscription_record(key, value).expect("its kind").expect("whole") {
-                (_, SubscriptionRecord::Start { start, given }) => begin = Some((start, given.expect("it is kept"))),
-                (_, SubscriptionRecord::Page(page)) => runs.extend(page),
-                (_, SubscriptionRecord::Levels(page, one)) => levels.push((page, one)),
-                (_, SubscriptionRecord::List(number, list)) => lists.push((number, value.len(), list)),
-            }
-        }
-        let (start, given) = begin.expect("a start");
-        assert_eq!(given, self.written.1, "{}", self.what);
-        self.subscription = Subscription::restore_with(start, runs, lists);
-        levels.into_iter().for_each(|(page, one)| self.subscription.restore_levels(page, one));
-        self.subscription.remember_given(given);
-        self.queue = Queue::new(self.rules, self.single, &mut self.subscription, self.now);
-        let written = self.written.0.clone();
-        for (offset, message) in self.messages.iter_mut().enumerate() {
-            let gone = message.state == State::Gap || message.removed;
-            let old = written.get(offset).copied().unwrap_or(Message { state: State::Ready, tries: Tries::default(), ..*message });
-            *message = Message { removed: false, ..old };
-            if offset < self.start as usize {
-                message.state = State::Trimmed;
-                continue;
-            }
-            if gone && matches!(old.state, State::Ready | State::Held(_)) {
-                message.state = State::Gap;
-                continue;
-            }
-            if let State::Held(_) = message.state {
-                message.tries.counted -= 1;
-                message.state = State::Ready;
-            }
-            let comes_first = self.rules.kind == QueueKind::Quorum && self.rules.priority_max.is_some() && message.tries.deliveries() > 0;
-            message.returned = comes_first.then_some(offset as u64);
-        }
-        // The log is searched again.
-        self.queue.trim(&mut self.subscription, self.start);
-        for offset in (0u64..).zip(&self.messages).filter(|(_, message)| message.state == State::Gap).map(|(offset, _)| offset).collect::<Vec<_>>() {
-            self.queue.note_gap(&mut self.subscription, offset, offset);
-        }
-        // What came back before a crash is found in the order of the log, before anything else is done.
-        self.tick += self.end();
-        while let Head::Unread(first, last) = self.queue.head(&self.subscription, self.end()) {
-            let messages = &self.messages;
-            self.subscription.set_levels(first, last, &mut |offset| messages[offset as usize].level);
-        }
-        (self.given, self.given_before) = (given, given);
-        self.refusing = false;
-        self.members.clear();
-        self.suspended.clear();
-        (self.active, self.quiescing) = (None, false);
     }
 
     fn compare(&mut self) {

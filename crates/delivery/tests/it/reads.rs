@@ -18,7 +18,10 @@ fn what_members_of_either_protocol_read_is_known() {
     crowd.shelf.set("u", 1);
     assert_eq!(crowd.groups.read_partitions(GROUP), None, "there is no group");
     crowd.enter("a", &["t"]);
-    assert_eq!(crowd.groups.read_partitions(GROUP), Some(BTreeMap::from([("t".to_owned(), BTreeSet::from([0, 1, 2]))])));
+    assert_eq!(
+        crowd.groups.read_partitions(GROUP),
+        Some(BTreeMap::from([("t".to_owned(), BTreeSet::from([0, 1, 2]))]))
+    );
     crowd.enter("b", &["t", "u"]);
     crowd.settle();
     let all = BTreeMap::from([("t".to_owned(), BTreeSet::from([0, 1, 2])), ("u".to_owned(), BTreeSet::from([0]))]);
@@ -33,7 +36,11 @@ fn what_members_of_either_protocol_read_is_known() {
     assert_eq!(room.groups.read_partitions(GROUP), Some(BTreeMap::new()), "nothing is assigned yet");
     room.sync(&leader, generation, &[(&*leader, ASSIGNMENT)]);
     let read = |room: &Room| room.groups.read_partitions(GROUP).and_then(|found| found.get("t").cloned());
-    assert_eq!(read(&room), Some(BTreeSet::from([0])), "of three partitions the fourth is not there, whatever its leader says");
+    assert_eq!(
+        read(&room),
+        Some(BTreeSet::from([0])),
+        "of three partitions the fourth is not there, whatever its leader says"
+    );
     crowd.shelf.set("t", 4);
     assert_eq!(read(&room), Some(BTreeSet::from([0, 3])));
 }

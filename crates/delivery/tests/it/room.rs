@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use delivery::{
-    Answer, Assignor, CoordinatorSettings, Effect, GroupCoordinator, GroupState, GroupTimes, JoinRequest, Joined, LeaveMember, Migration,
-    StreamsConfig, SyncRequest, Synced,
+    Answer, Assignor, CoordinatorSettings, Effect, GroupCoordinator, GroupState, GroupTimes, JoinRequest, Joined,
+    LeaveMember, Migration, StreamsConfig, SyncRequest, Synced,
 };
 
 pub const GROUP: &str = "orders";
@@ -56,7 +56,10 @@ pub fn join(member_id: &str) -> JoinRequest {
         host: "127.0.0.1".to_owned(),
         user: "bob".to_owned(),
         protocol_type: "consumer".to_owned(),
-        protocols: vec![("range".to_owned(), Bytes::from_static(b"r")), ("roundrobin".to_owned(), Bytes::from_static(b"o"))],
+        protocols: vec![
+            ("range".to_owned(), Bytes::from_static(b"r")),
+            ("roundrobin".to_owned(), Bytes::from_static(b"o")),
+        ],
         session_timeout: SESSION_MS,
         rebalance_timeout: REBALANCE_MS,
         two_step: true,
@@ -74,7 +77,9 @@ impl Room {
     fn take(&mut self, effects: Vec<Effect<Waiter>>) {
         for effect in effects {
             match effect {
-                Effect::Answer(waiter, answer) => assert!(self.answers.insert(waiter, answer).is_none(), "one answer a request"),
+                Effect::Answer(waiter, answer) => {
+                    assert!(self.answers.insert(waiter, answer).is_none(), "one answer a request")
+                }
                 Effect::Persist(key, Some(value)) => drop(self.records.insert(key, value)),
                 Effect::Persist(key, None) => drop(self.records.remove(&key)),
             }
@@ -129,7 +134,10 @@ impl Room {
             generation,
             protocol_type: None,
             protocol: None,
-            assignments: assignments.iter().map(|(id, part)| ((*id).to_owned(), Bytes::from_static(part.as_bytes()))).collect(),
+            assignments: assignments
+                .iter()
+                .map(|(id, part)| ((*id).to_owned(), Bytes::from_static(part.as_bytes())))
+                .collect(),
         };
         let mut effects = Vec::new();
         self.groups.sync(GROUP, request, self.next, self.now, &mut effects);

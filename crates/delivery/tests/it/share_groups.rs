@@ -100,9 +100,14 @@ fn heartbeats_of_a_member_with_many_partitions_and_names_allocate_little() {
     let all: Vec<&str> = names.iter().map(String::as_str).chain(["t"]).collect();
     let ends_otherwise = |name: &str, _: Mention| !name.ends_with('7');
     let hides = Sight { stamp: 1, user: "", sees: Some(&ends_otherwise) };
-    let mut beat_seeing = |request: &ShareHeartbeat| crowd.groups.share_heartbeat(GROUP, request, hides, crowd.now, &mut Vec::new()).unwrap();
+    let mut beat_seeing = |request: &ShareHeartbeat| {
+        crowd.groups.share_heartbeat(GROUP, request, hides, crowd.now, &mut Vec::new()).unwrap()
+    };
     let first = beat_seeing(&beat("a", 0, Some(&all)));
-    assert_eq!(first.assignment.map(|all| all.values().map(std::collections::BTreeSet::len).sum()), Some(100_000 + 4_500));
+    assert_eq!(
+        first.assignment.map(|all| all.values().map(std::collections::BTreeSet::len).sum()),
+        Some(100_000 + 4_500)
+    );
     let next = beat("a", first.epoch, None);
     beat_seeing(&next);
     // Nothing changes: neither what the member has is copied, nor the topics that it names or those of them that are hidden from it.

@@ -59,8 +59,9 @@ impl World {
 
     /// What a member is told, in a way that does not depend on ids.
     fn told(&self, answer: HeartbeatAnswer) -> String {
-        let assignment: Option<BTreeMap<Option<String>, _>> =
-            answer.assignment.map(|target| target.into_iter().map(|(topic, set)| (self.crowd.shelf.name(topic), set)).collect());
+        let assignment: Option<BTreeMap<Option<String>, _>> = answer
+            .assignment
+            .map(|target| target.into_iter().map(|(topic, set)| (self.crowd.shelf.name(topic), set)).collect());
         format!("{} {} {assignment:?}", answer.epoch, answer.interval)
     }
 
@@ -85,7 +86,16 @@ impl World {
             let rebalance_timeout = joins.then_some(30_000);
             let owned = joins.then(Vec::new);
             let user = user.to_owned();
-            let request = ConsumerHeartbeat { member_id: id, epoch, topics, regex, rebalance_timeout, owned, user, ..ConsumerHeartbeat::default() };
+            let request = ConsumerHeartbeat {
+                member_id: id,
+                epoch,
+                topics,
+                regex,
+                rebalance_timeout,
+                owned,
+                user,
+                ..ConsumerHeartbeat::default()
+            };
             self.crowd.beat_seeing(&request, sight)
         };
         self.epochs[member] = answer.as_ref().ok().map(|answer| answer.epoch).filter(|epoch| *epoch > 0);
@@ -149,12 +159,21 @@ fn a_name_counts_from_when_its_topic_may_be_seen() {
                 return crowd.groups.share_heartbeat(GROUP, &request, sight, crowd.now, &mut effects).unwrap();
             }
             let owned = (epoch == 0).then(Vec::new);
-            let request = ConsumerHeartbeat { member_id, epoch, topics, rebalance_timeout: Some(1), owned, ..ConsumerHeartbeat::default() };
+            let request = ConsumerHeartbeat {
+                member_id,
+                epoch,
+                topics,
+                rebalance_timeout: Some(1),
+                owned,
+                ..ConsumerHeartbeat::default()
+            };
             crowd.groups.consumer_heartbeat(GROUP, &request, sight, crowd.now, &mut effects).unwrap()
         };
         let blind = |stamp| Sight { stamp, user: "bob", sees: Some(&sees) };
         let seeing = Sight { stamp: 2, user: "bob", sees: Some(&|_, _| true) };
-        let partitions = |answer: &HeartbeatAnswer| answer.assignment.as_ref().map(|target| target.values().map(|set| set.len()).sum::<usize>());
+        let partitions = |answer: &HeartbeatAnswer| {
+            answer.assignment.as_ref().map(|target| target.values().map(|set| set.len()).sum::<usize>())
+        };
         let joined = beat(0, blind(1));
         assert_eq!((joined.epoch, partitions(&joined)), (2, Some(0)), "share: {share}");
         let same = beat(2, blind(1));

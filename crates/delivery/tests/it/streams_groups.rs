@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use delivery::{
-    Commit, CommittedOffset, Committer, CopartitionGroup, CoordinatorSettings, Effect, GroupCoordinator, GroupError, InternalTopic, StreamsAnswer,
-    StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, StreamsStatusKind, StreamsTopology, Subtopology, TaskSets, Tasks, Topics, Work,
-    Worker, sticky,
+    Commit, CommittedOffset, Committer, CoordinatorSettings, CopartitionGroup, Effect, GroupCoordinator, GroupError,
+    InternalTopic, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat,
+    StreamsStatusKind, StreamsTopology, Subtopology, TaskSets, Tasks, Topics, Work, Worker, sticky,
 };
 
 use crate::crowd::{Random, Shelf};
@@ -24,7 +24,11 @@ fn texts(names: &[&str]) -> Vec<String> {
 /// Reads `t`, writes `again`, counts what comes back.
 fn counting() -> StreamsTopology {
     let first = Subtopology { sources: texts(&["t"]), sinks: texts(&["again"]), ..Subtopology::default() };
-    let second = Subtopology { repartition: vec![internal("again", 0)], changelogs: vec![internal("counted", 0)], ..Subtopology::default() };
+    let second = Subtopology {
+        repartition: vec![internal("again", 0)],
+        changelogs: vec![internal("counted", 0)],
+        ..Subtopology::default()
+    };
     topology([("0", first), ("1", second)])
 }
 
@@ -158,7 +162,9 @@ impl Works {
                     client.has = tasks;
                 }
             }
-            Err(StreamsError::Group(GroupError::FencedEpoch | GroupError::UnknownMember | GroupError::GroupNotFound)) => {
+            Err(StreamsError::Group(
+                GroupError::FencedEpoch | GroupError::UnknownMember | GroupError::GroupNotFound,
+            )) => {
                 client.has = TaskSets::default();
                 client.epoch = 0;
             }
@@ -182,7 +188,8 @@ impl Works {
     fn check(&mut self) {
         let mut seen: BTreeMap<(&str, u32), &str> = BTreeMap::new();
         for (id, client) in self.clients.iter().filter(|(_, client)| client.until >= self.now) {
-            for place in client.has.active.iter().flat_map(|(sub, set)| set.iter().map(move |one| (sub.as_str(), *one))) {
+            for place in client.has.active.iter().flat_map(|(sub, set)| set.iter().map(move |one| (sub.as_str(), *one)))
+            {
                 if let Some(other) = seen.insert(place, id) {
                     panic!("{id} and {other} both run {place:?}");
                 }
@@ -201,7 +208,9 @@ impl Works {
                     set.iter().for_each(|one| assert!(running.insert((sub.clone(), *one)), "one place"));
                 }
                 for (sub, set) in sets.active.iter().chain(&sets.standby) {
-                    set.iter().for_each(|one| assert!(within.insert((member.process.clone(), sub.clone(), *one)), "one thing of a task"));
+                    set.iter().for_each(|one| {
+                        assert!(within.insert((member.process.clone(), sub.clone(), *one)), "one thing of a task")
+                    });
                 }
             }
         }
@@ -229,7 +238,11 @@ impl Works {
         let processes: BTreeSet<&String> = self.clients.values().map(|client| &client.process).collect();
         let count = |of: &dyn Fn(&TaskSets) -> usize| all.iter().map(|has| of(has)).sum::<usize>();
         for id in ["0", "1"] {
-            assert_eq!(count(&|has| has.active.get(id).map_or(0, BTreeSet::len)), tasks as usize, "all tasks of {id} run");
+            assert_eq!(
+                count(&|has| has.active.get(id).map_or(0, BTreeSet::len)),
+                tasks as usize,
+                "all tasks of {id} run"
+            );
         }
         assert_eq!(count(&|has| has.standby.get("0").map_or(0, BTreeSet::len)), 0, "there is no state to be kept");
         let kept = count(&|has| has.standby.get("1").map_or(0, BTreeSet::len));
@@ -247,7 +260,12 @@ fn a_topic_that_is_hidden_is_missing() {
         if there {
             ["t", "again", "counted"].iter().for_each(|topic| works.shelf.set(topic, 3));
         }
-        let with = |beat: StreamsHeartbeat| StreamsHeartbeat { hidden: hidden.clone(), endpoint: Some(("here".to_owned(), 80)), endpoint_epoch: -1, ..beat };
+        let with = |beat: StreamsHeartbeat| StreamsHeartbeat {
+            hidden: hidden.clone(),
+            endpoint: Some(("here".to_owned(), 80)),
+            endpoint_epoch: -1,
+            ..beat
+        };
         let mut answers = vec![works.beat(&with(joining("a", &works.topology))).unwrap()];
         for round in 0..5 {
             works.pass(1_000);
@@ -256,7 +274,11 @@ fn a_topic_that_is_hidden_is_missing() {
             }
             let epoch = answers.last().map_or(0, |answer| answer.epoch);
             let owned = Some(TaskSets { active: [("0".to_owned(), [7].into())].into(), ..TaskSets::default() });
-            answers.push(works.beat(&with(StreamsHeartbeat { topology: None, owned, epoch, ..joining("a", &works.topology) })).unwrap());
+            answers.push(
+                works
+                    .beat(&with(StreamsHeartbeat { topology: None, owned, epoch, ..joining("a", &works.topology) }))
+                    .unwrap(),
+            );
         }
         let group = works.describe();
         (answers, group.state, group.epoch, format!("{:?}", group.topology))
@@ -283,8 +305,14 @@ fn a_member_that_sees_less_has_no_tasks_and_the_others_all() {
     }
     works.check_whole(3, 0);
     let beat = |works: &Works, hidden: bool| {
-        let epoch = works.describe().members.iter().find(|(member, _)| member.id == "b").map_or(0, |(member, _)| member.epoch);
-        let beat = StreamsHeartbeat { topology: None, owned: Some(TaskSets::default()), epoch, ..joining("b", &works.topology) };
+        let epoch =
+            works.describe().members.iter().find(|(member, _)| member.id == "b").map_or(0, |(member, _)| member.epoch);
+        let beat = StreamsHeartbeat {
+            topology: None,
+            owned: Some(TaskSets::default()),
+            epoch,
+            ..joining("b", &works.topology)
+        };
         if hidden { blind(beat) } else { beat }
     };
     let still = works.beat(&beat(&works, true)).unwrap();
@@ -310,10 +338,12 @@ fn internal_topics_come_first_and_then_tasks() {
     assert_eq!(told.tasks, Some(TaskSets::default()));
     assert_eq!(works.describe().state, "NotReady");
     works.shelf.set("t", 3);
-    let next = |epoch| StreamsHeartbeat { topology: None, owned: None, epoch, ..joining("a", &StreamsTopology::default()) };
+    let next =
+        |epoch| StreamsHeartbeat { topology: None, owned: None, epoch, ..joining("a", &StreamsTopology::default()) };
     let told = works.beat(&next(told.epoch)).unwrap();
     assert_eq!(kinds(&told), [StreamsStatusKind::MissingInternalTopics]);
-    let missing: Vec<(&str, u32)> = told.missing.iter().map(|(name, topic)| (name.as_str(), topic.partitions)).collect();
+    let missing: Vec<(&str, u32)> =
+        told.missing.iter().map(|(name, topic)| (name.as_str(), topic.partitions)).collect();
     assert_eq!(missing, [("again", 3), ("counted", 3)], "as many as the writer reads, one a task");
     works.shelf.set("again", 3);
     works.shelf.set("counted", 2);
@@ -445,10 +475,17 @@ fn what_is_refused_names_its_reason() {
     works.enter("a", "p");
     works.speak("a", false);
     let epoch = works.clients["a"].epoch;
-    assert_eq!(works.beat(&StreamsHeartbeat { member_id: "b".to_owned(), ..unknown.clone() }), Err(GroupError::UnknownMember.into()));
-    assert_eq!(works.beat(&StreamsHeartbeat { epoch: epoch + 1, ..unknown.clone() }), Err(GroupError::FencedEpoch.into()));
+    assert_eq!(
+        works.beat(&StreamsHeartbeat { member_id: "b".to_owned(), ..unknown.clone() }),
+        Err(GroupError::UnknownMember.into())
+    );
+    assert_eq!(
+        works.beat(&StreamsHeartbeat { epoch: epoch + 1, ..unknown.clone() }),
+        Err(GroupError::FencedEpoch.into())
+    );
     let strange = |id: &str, partition| {
-        let owned = TaskSets { active: Tasks::from([(id.to_owned(), BTreeSet::from([partition]))]), ..TaskSets::default() };
+        let owned =
+            TaskSets { active: Tasks::from([(id.to_owned(), BTreeSet::from([partition]))]), ..TaskSets::default() };
         StreamsHeartbeat { epoch, owned: Some(owned), ..unknown.clone() }
     };
     assert!(matches!(works.beat(&strange("7", 0)), Err(StreamsError::InvalidRequest(_))));
@@ -465,9 +502,14 @@ fn what_is_refused_names_its_reason() {
     // Other kinds of groups.
     let mut out = Vec::new();
     works.groups.join(GROUP, join(""), 1, works.now, &mut out);
-    assert!(matches!(&out[..], [Effect::Answer(1, delivery::Answer::Joined(joined))] if joined.error == Some(GroupError::InconsistentProtocol)));
+    assert!(
+        matches!(&out[..], [Effect::Answer(1, delivery::Answer::Joined(joined))] if joined.error == Some(GroupError::InconsistentProtocol))
+    );
     let consumer = delivery::ConsumerHeartbeat { member_id: "x".to_owned(), ..delivery::ConsumerHeartbeat::default() };
-    assert_eq!(works.groups.consumer_heartbeat(GROUP, &consumer, delivery::Sight::ALL, works.now, &mut out), Err(GroupError::GroupNotFound));
+    assert_eq!(
+        works.groups.consumer_heartbeat(GROUP, &consumer, delivery::Sight::ALL, works.now, &mut out),
+        Err(GroupError::GroupNotFound)
+    );
 }
 
 #[test]
@@ -490,13 +532,19 @@ fn one_member_can_stop_all() {
     assert_eq!(works.beat(&farewell).unwrap().epoch, -1);
     works.restart();
     let words = works.words("b");
-    assert!(kinds(&works.beat(&words).unwrap()).contains(&StreamsStatusKind::ShutdownApplication), "also after a restart");
+    assert!(
+        kinds(&works.beat(&words).unwrap()).contains(&StreamsStatusKind::ShutdownApplication),
+        "also after a restart"
+    );
     let farewell = StreamsHeartbeat { epoch: -1, ..works.words("b") };
     works.beat(&farewell).unwrap();
     works.clients.clear();
     works.enter("c", "p");
     let words = works.words("c");
-    assert!(!kinds(&works.beat(&words).unwrap()).contains(&StreamsStatusKind::ShutdownApplication), "not those who begin again");
+    assert!(
+        !kinds(&works.beat(&words).unwrap()).contains(&StreamsStatusKind::ShutdownApplication),
+        "not those who begin again"
+    );
 }
 
 #[test]
@@ -509,7 +557,9 @@ fn endpoints_are_told_to_all() {
     works.beat(&with).unwrap();
     let told = works.beat(&joining("b", &counting())).unwrap();
     assert_eq!((told.endpoint_epoch, told.endpoints), (0, None), "nothing of that member's tasks has changed");
-    works.clients.insert("b".to_owned(), Client { epoch: told.epoch, process: "process of b".to_owned(), ..Client::default() });
+    works
+        .clients
+        .insert("b".to_owned(), Client { epoch: told.epoch, process: "process of b".to_owned(), ..Client::default() });
     works.settle();
     let asks = StreamsHeartbeat { endpoint_epoch: -1, ..works.words("b") };
     let told = works.beat(&asks).unwrap();
@@ -541,7 +591,10 @@ fn topics_side_by_side_have_the_same_number() {
     let told = works.beat(&joining("a", &joined(0))).unwrap();
     let missing: Vec<u32> = told.missing.values().map(|topic| topic.partitions).collect();
     assert_eq!(missing, [6, 6], "those of the topics that are there");
-    let mut works = Works { groups: GroupCoordinator::with_topics(settings(), Arc::clone(&works.shelf) as Arc<dyn Topics>), ..works };
+    let mut works = Works {
+        groups: GroupCoordinator::with_topics(settings(), Arc::clone(&works.shelf) as Arc<dyn Topics>),
+        ..works
+    };
     let told = works.beat(&joining("a", &joined(5))).unwrap();
     assert_eq!(kinds(&told), [StreamsStatusKind::IncorrectlyPartitionedTopics]);
     works.shelf.set("w", 7);
@@ -554,12 +607,19 @@ fn topics_side_by_side_have_the_same_number() {
 fn topologies_that_come_to_nothing_are_refused() {
     let mut works = Works::new();
     works.shelf.set("t", 1);
-    let circle = |from: &str, to: &str| Subtopology { repartition: vec![internal(from, 0)], sinks: texts(&[to]), ..Subtopology::default() };
+    let circle = |from: &str, to: &str| Subtopology {
+        repartition: vec![internal(from, 0)],
+        sinks: texts(&[to]),
+        ..Subtopology::default()
+    };
     let wrong = [
         topology([("0", circle("x", "y")), ("1", circle("y", "x"))]),
         topology([("0", Subtopology { repartition: vec![internal("x", 0)], ..Subtopology::default() })]),
         topology([("0", Subtopology { changelogs: vec![internal("x", 0)], ..Subtopology::default() })]),
-        topology([("0", Subtopology { repartition: vec![internal("x", 60_000), internal("y", 60_000)], ..Subtopology::default() })]),
+        topology([(
+            "0",
+            Subtopology { repartition: vec![internal("x", 60_000), internal("y", 60_000)], ..Subtopology::default() },
+        )]),
     ];
     for one in wrong {
         assert_eq!(one.check(), Ok(()));
@@ -573,7 +633,10 @@ fn topologies_that_come_to_nothing_are_refused() {
         alone(Subtopology { sources: texts(&["t"]), changelogs: vec![internal("x", 3)], ..Subtopology::default() }),
         alone(Subtopology { sources: texts(&["t"]), copartitioned: vec![stray], ..Subtopology::default() }),
         alone(Subtopology { sources: vec!["t".repeat(2 << 20)], ..Subtopology::default() }),
-        StreamsTopology { epoch: 0, subtopologies: (0..1_001).map(|id| (id.to_string(), Subtopology::default())).collect() },
+        StreamsTopology {
+            epoch: 0,
+            subtopologies: (0..1_001).map(|id| (id.to_string(), Subtopology::default())).collect(),
+        },
     ];
     for one in impossible {
         assert!(one.check().is_err(), "{:?}", one.subtopologies.keys().next());
@@ -624,8 +687,13 @@ fn commits_are_checked_by_epoch_and_task() {
 
 #[test]
 fn tasks_are_even_and_stay_where_they_are() {
-    let work = [Work { id: "0".to_owned(), tasks: 6, stateful: false }, Work { id: "1".to_owned(), tasks: 6, stateful: true }];
-    let worker = |id: &str, process: &str, before: &TaskSets| Worker { id: id.to_owned(), process: process.to_owned(), before: before.clone() };
+    let work =
+        [Work { id: "0".to_owned(), tasks: 6, stateful: false }, Work { id: "1".to_owned(), tasks: 6, stateful: true }];
+    let worker = |id: &str, process: &str, before: &TaskSets| Worker {
+        id: id.to_owned(),
+        process: process.to_owned(),
+        before: before.clone(),
+    };
     let nothing = TaskSets::default();
     let one = sticky(&[worker("a", "p", &nothing)], &work, 1);
     assert_eq!(one[0].active.values().map(BTreeSet::len).sum::<usize>(), 12);
@@ -638,7 +706,9 @@ fn tasks_are_even_and_stay_where_they_are() {
     }
     // Who kept the state runs the task when its runner has gone.
     let left = sticky(&[worker("a", "p", &three[0]), worker("b", "p", &three[1])], &work, 1);
-    assert!(left.iter().all(|sets| sets.active.values().map(BTreeSet::len).sum::<usize>() == 6 && sets.standby.is_empty()));
+    assert!(
+        left.iter().all(|sets| sets.active.values().map(BTreeSet::len).sum::<usize>() == 6 && sets.standby.is_empty())
+    );
     let back = sticky(&[worker("c", "q", &three[2]), worker("a", "p", &left[0])], &work, 1);
     assert!(back.iter().all(|sets| sets.active.values().map(BTreeSet::len).sum::<usize>() == 6));
 }

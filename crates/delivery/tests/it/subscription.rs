@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use delivery::{
-    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadLettering, DeadReason, Done, NO_LOCK, RecordState, Rules, Subscription, SubscriptionName,
-    SubscriptionRecord, Verdict, subscription_record,
+    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadLettering, DeadReason, Done, NO_LOCK, RecordState, Rules,
+    Subscription, SubscriptionName, SubscriptionRecord, Verdict, subscription_record,
 };
 
 const RULES: Rules = Rules { deliveries_max: Some(3), unfinished_max: 50, lock: 100, dead_letters: false, retry: None };
@@ -145,7 +145,10 @@ fn what_is_rejected_last_to_first_is_archived_by_a_list_that_ascends() {
     let runs = dead.iter().map(|one| (one.first, one.last)).collect();
     let lettering = subscription.begin_dead_lettering(runs);
     let changes = lettering.changes();
-    assert_eq!(changes.list.as_ref().map(|(_, list)| list.clone()), Some(vec![(3, 4, Done::Archived), (6, 9, Done::Archived)]));
+    assert_eq!(
+        changes.list.as_ref().map(|(_, list)| list.clone()),
+        Some(vec![(3, 4, Done::Archived), (6, 9, Done::Archived)])
+    );
     assert_eq!(name().records(&changes).len(), 1);
     subscription.end_dead_lettering(lettering, true);
     assert_eq!(subscription.dying(), 0);
@@ -268,7 +271,18 @@ impl Run {
         subscription.set_key_ordered(ordered);
         let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66;
         let (stored, what) = (HashMap::new(), format!("seed {seed}"));
-        Self { random, subscription, model: Vec::new(), stored, now: 0, log_end: 0, ordered, rules, burying: None, what }
+        Self {
+            random,
+            subscription,
+            model: Vec::new(),
+            stored,
+            now: 0,
+            log_end: 0,
+            ordered,
+            rules,
+            burying: None,
+            what,
+        }
     }
 
     fn next(&mut self, bound: u64) -> u64 {
@@ -379,7 +393,11 @@ impl Run {
     }
 
     fn returned(&self, count: u16) -> Model {
-        if self.rules.deliveries_max.is_some_and(|max| count >= max) { self.dead(count) } else { Model::Available(count) }
+        if self.rules.deliveries_max.is_some_and(|max| count >= max) {
+            self.dead(count)
+        } else {
+            Model::Available(count)
+        }
     }
 
     fn acquire(&mut self) {
@@ -398,19 +416,38 @@ impl Run {
         }
         let mut out = Vec::new();
         let (end, unfinished) = (self.subscription.end(), self.unfinished());
-        self.subscription.acquire(consumer, first, last, limit, self.now, &RULES, &mut |offset| Self::key(offset), &mut out);
+        self.subscription.acquire(
+            consumer,
+            first,
+            last,
+            limit,
+            self.now,
+            &RULES,
+            &mut |offset| Self::key(offset),
+            &mut out,
+        );
         let mut given = 0;
         for Acquired { first, last, count } in out {
             for offset in first..=last {
                 if self.ordered {
                     let owner = self.owner(Self::key(offset));
                     assert!(owner.is_none_or(|owner| owner == consumer), "{}: a key is with two consumers", self.what);
-                    let earlier = (0..offset).filter(|before| Self::key(*before).is_some() && Self::key(*before) == Self::key(offset));
+                    let earlier = (0..offset)
+                        .filter(|before| Self::key(*before).is_some() && Self::key(*before) == Self::key(offset));
                     for before in earlier.filter(|_| whole) {
-                        assert!(!matches!(self.model[before as usize], Model::Available(_)), "{}: {offset} overtakes {before}", self.what);
+                        assert!(
+                            !matches!(self.model[before as usize], Model::Available(_)),
+                            "{}: {offset} overtakes {before}",
+                            self.what
+                        );
                     }
                 }
-                assert_eq!(self.model[offset as usize], Model::Available(count - 1), "{}: {offset} was not available", self.what);
+                assert_eq!(
+                    self.model[offset as usize],
+                    Model::Available(count - 1),
+                    "{}: {offset} was not available",
+                    self.what
+                );
                 self.model[offset as usize] = Model::Acquired(consumer, count, self.now + RULES.lock);
                 given += 1;
             }
@@ -432,11 +469,15 @@ impl Run {
 
     fn judge(&mut self) {
         let consumer = ConsumerId(self.next(3));
-        let verdict = [Verdict::Accept, Verdict::Release, Verdict::Reject, Verdict::Gap, Verdict::Renew][self.next(5) as usize];
+        let verdict =
+            [Verdict::Accept, Verdict::Release, Verdict::Reject, Verdict::Gap, Verdict::Renew][self.next(5) as usize];
         let first = self.next(self.log_end.max(1));
         let last = first + self.next(6);
         let start = self.subscription.start();
-        let holds = |offset: u64| offset < start || matches!(self.model.get(offset as usize), Some(Model::Acquired(holder, ..)) if *holder == consumer);
+        let holds = |offset: u64| {
+            offset < start
+                || matches!(self.model.get(offset as usize), Some(Model::Acquired(holder, ..)) if *holder == consumer)
+        };
         let allowed = (first..=last).all(holds);
         assert_eq!(self.subscription.check(consumer, first, last).is_ok(), allowed, "{}: {first} to {last}", self.what);
         if !allowed {
@@ -473,7 +514,12 @@ impl Run {
                 _ => {}
             }
         }
-        assert_eq!(dead.iter().flat_map(|one| one.first..=one.last).collect::<Vec<_>>(), claimed, "{}: each is claimed once", self.what);
+        assert_eq!(
+            dead.iter().flat_map(|one| one.first..=one.last).collect::<Vec<_>>(),
+            claimed,
+            "{}: each is claimed once",
+            self.what
+        );
     }
 
     fn store(&mut self, changes: &Changes) {
@@ -522,7 +568,9 @@ impl Run {
         for (offset, state) in (0u64..).zip(&self.model) {
             let ours = self.subscription.state(offset);
             let same = match (state, ours) {
-                (Model::Available(_), RecordState::Available) | (Model::Acknowledged, RecordState::Acknowledged) => true,
+                (Model::Available(_), RecordState::Available) | (Model::Acknowledged, RecordState::Acknowledged) => {
+                    true
+                }
                 (Model::Archived, RecordState::Archived) => true,
                 (Model::Archived, RecordState::Acknowledged) => offset < self.subscription.start(),
                 (Model::Acquired(model, ..), RecordState::Acquired(ours)) => *model == ours,
@@ -531,7 +579,11 @@ impl Run {
             };
             assert!(same, "{}, step {step}: {offset} is {ours:?}, not {state:?}", self.what);
         }
-        let unfinished = self.model.iter().filter(|state| matches!(state, Model::Available(_) | Model::Acquired(..) | Model::Dead(..))).count() as u64;
+        let unfinished = self
+            .model
+            .iter()
+            .filter(|state| matches!(state, Model::Available(_) | Model::Acquired(..) | Model::Dead(..)))
+            .count() as u64;
         assert_eq!(self.subscription.backlog(self.log_end), unfinished, "{}, step {step}", self.what);
     }
 }

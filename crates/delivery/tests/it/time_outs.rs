@@ -1,8 +1,8 @@
 //! What consumers of a queue keep for too long, as RabbitMQ 4.3 takes it from them; and what waits before it is given out again.
 
 use delivery::{
-    ChannelId, Consume, ConsumerId, ConsumerStatus, Dead, DeadReason, Head, Overflow, Queue, QueueKind, QueueRules, Retry, RetryOf, Subscription, TakenBack,
-    Verdict,
+    ChannelId, Consume, ConsumerId, ConsumerStatus, Dead, DeadReason, Head, Overflow, Queue, QueueKind, QueueRules,
+    Retry, RetryOf, Subscription, TakenBack, Verdict,
 };
 
 const CHANNEL: ChannelId = ChannelId(1);
@@ -25,7 +25,15 @@ impl Rig {
     }
 
     fn consume(&mut self, id: ConsumerId, prefetch: u32) {
-        let consume = Consume { id, channel: CHANNEL, no_ack: false, exclusive: false, priority: 0, prefetch, time_out_ms: Some(100) };
+        let consume = Consume {
+            id,
+            channel: CHANNEL,
+            no_ack: false,
+            exclusive: false,
+            priority: 0,
+            prefetch,
+            time_out_ms: Some(100),
+        };
         self.queue.add_consumer(&consume).expect("it may");
     }
 
@@ -42,11 +50,17 @@ impl Rig {
     fn take_back(&mut self, now_ms: u64) -> Vec<(ConsumerId, u64)> {
         self.queue.set_time(now_ms);
         let taken = self.queue.take_back(&mut self.subscription, &mut self.dead);
-        taken.into_iter().map(|TakenBack { holder, channel, count }| (holder, if channel == CHANNEL { count } else { 0 })).collect()
+        taken
+            .into_iter()
+            .map(|TakenBack { holder, channel, count }| (holder, if channel == CHANNEL { count } else { 0 }))
+            .collect()
     }
 
     fn say(&mut self, holder: ConsumerId, offset: u64, verdict: Verdict, now_ms: u64) {
-        assert_eq!(self.queue.settle(&mut self.subscription, holder, offset, offset, verdict, now_ms, &mut self.dead), 1);
+        assert_eq!(
+            self.queue.settle(&mut self.subscription, holder, offset, offset, verdict, now_ms, &mut self.dead),
+            1
+        );
     }
 
     fn ack(&mut self, holder: ConsumerId, offset: u64) -> u64 {
@@ -159,7 +173,11 @@ fn what_comes_back_waits_longer_each_time_and_then_comes_before_all_others() {
     let mut now = 0;
     for (times, wait) in [(1, 10), (2, 20), (3, 25)] {
         rig.say(A, 0, Verdict::Release, now);
-        assert_eq!((rig.subscription.delayed(), rig.subscription.ready(3), rig.subscription.unacknowledged()), (1, 2, 0), "time {times}");
+        assert_eq!(
+            (rig.subscription.delayed(), rig.subscription.ready(3), rig.subscription.unacknowledged()),
+            (1, 2, 0),
+            "time {times}"
+        );
         assert_eq!(rig.subscription.next_time(), Some(now + wait));
         assert_eq!(rig.take_back(now + wait - 1), []);
         assert_eq!(rig.subscription.delayed(), 1);
@@ -168,7 +186,10 @@ fn what_comes_back_waits_longer_each_time_and_then_comes_before_all_others() {
         assert_eq!((rig.subscription.delayed(), rig.give().as_str()), (0, "A0"), "time {times}");
     }
     rig.say(A, 0, Verdict::Release, now);
-    assert_eq!(rig.dead.iter().map(|dead| (dead.first, dead.reason)).collect::<Vec<_>>(), [(0, DeadReason::DeliveryLimit)]);
+    assert_eq!(
+        rig.dead.iter().map(|dead| (dead.first, dead.reason)).collect::<Vec<_>>(),
+        [(0, DeadReason::DeliveryLimit)]
+    );
     assert_eq!(rig.give(), "A1");
 }
 

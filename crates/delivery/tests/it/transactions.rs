@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use delivery::{
-    Change, Claim, Commit, CommittedOffset, Ended, Ending, FoundOpen, Initialised, ProducerEpoch, TransactionCoordinator, TransactionError, TransactionRecord,
-    TransactionSettings, TransactionState, Version,
+    Change, Claim, Commit, CommittedOffset, Ended, Ending, FoundOpen, Initialised, ProducerEpoch,
+    TransactionCoordinator, TransactionError, TransactionRecord, TransactionSettings, TransactionState, Version,
 };
 use types::LogId;
 
@@ -23,8 +23,17 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        let settings = TransactionSettings { timeout_max: 900_000, id_expiration: 604_800_000, record_bytes_max: RECORD_BYTES_MAX };
-        Self { coordinator: TransactionCoordinator::new(settings), records: BTreeMap::new(), now: 1_000_000, next_producer: 40 }
+        let settings = TransactionSettings {
+            timeout_max: 900_000,
+            id_expiration: 604_800_000,
+            record_bytes_max: RECORD_BYTES_MAX,
+        };
+        Self {
+            coordinator: TransactionCoordinator::new(settings),
+            records: BTreeMap::new(),
+            now: 1_000_000,
+            next_producer: 40,
+        }
     }
 
     /// What a coordinator knows that starts from what is durable.
@@ -97,7 +106,12 @@ impl Desk {
         self.coordinator.complete(&ending.id);
     }
 
-    fn end(&mut self, producer: ProducerEpoch, commit: bool, version: Version) -> Result<(Option<Ending>, ProducerEpoch), TransactionError> {
+    fn end(
+        &mut self,
+        producer: ProducerEpoch,
+        commit: bool,
+        version: Version,
+    ) -> Result<(Option<Ending>, ProducerEpoch), TransactionError> {
         let fresh = self.fresh();
         Ok(match self.coordinator.end(claim(producer), commit, version, fresh, self.now)? {
             Ended::Already(next) => (None, next),
@@ -128,9 +142,18 @@ fn each_initialisation_fences_the_producer_before() {
     assert_eq!(second, (41, 1));
     assert_eq!(desk.coordinator.add_logs(claim(first), [LogId(1)], desk.now).err(), Some(TransactionError::Fenced));
     assert_eq!(desk.end(first, true, Version::V1).err(), Some(TransactionError::Fenced));
-    assert_eq!(desk.coordinator.add_logs(claim((9, 1)), [LogId(1)], desk.now).err(), Some(TransactionError::UnknownProducer));
-    assert_eq!(desk.coordinator.add_logs(Claim { id: "nobody", producer: first }, [LogId(1)], desk.now).err(), Some(TransactionError::UnknownProducer));
-    assert_eq!(desk.coordinator.add_logs(Claim { id: "", producer: first }, [LogId(1)], desk.now).err(), Some(TransactionError::InvalidId));
+    assert_eq!(
+        desk.coordinator.add_logs(claim((9, 1)), [LogId(1)], desk.now).err(),
+        Some(TransactionError::UnknownProducer)
+    );
+    assert_eq!(
+        desk.coordinator.add_logs(Claim { id: "nobody", producer: first }, [LogId(1)], desk.now).err(),
+        Some(TransactionError::UnknownProducer)
+    );
+    assert_eq!(
+        desk.coordinator.add_logs(Claim { id: "", producer: first }, [LogId(1)], desk.now).err(),
+        Some(TransactionError::InvalidId)
+    );
     desk.restart();
     assert_eq!(desk.init(), (41, 2));
 }
@@ -201,13 +224,18 @@ fn a_decision_is_carried_out_after_a_restart_and_nothing_else_happens_before() {
         let mut desk = Desk::new();
         let producer = desk.init();
         desk.write(producer, 7);
-        let record = desk.coordinator.add_offsets(claim(producer), "readers", vec![offset(5)], Version::V2, desk.now).unwrap();
+        let record =
+            desk.coordinator.add_offsets(claim(producer), "readers", vec![offset(5)], Version::V2, desk.now).unwrap();
         desk.keep_change(record);
         let (ending, _) = desk.end(producer, commit, Version::V1).unwrap();
         desk.keep(ending.unwrap().prepare);
         desk.restart();
         assert_eq!(desk.init_as(None), Err(TransactionError::Concurrent));
-        assert_eq!(desk.coordinator.holds_offset("readers", "t", 0), commit, "those of an abort take no effect any more");
+        assert_eq!(
+            desk.coordinator.holds_offset("readers", "t", 0),
+            commit,
+            "those of an abort take no effect any more"
+        );
         let left = desk.coordinator.unfinished();
         assert_eq!((left.len(), left[0].commit, left[0].logs.as_slice()), (1, commit, &[LogId(7)][..]));
         assert_eq!(left[0].offsets.len(), usize::from(commit), "offsets of an aborted transaction take no effect");
@@ -221,7 +249,9 @@ fn a_decision_is_carried_out_after_a_restart_and_nothing_else_happens_before() {
 fn offsets_wait_for_the_end_and_need_their_group() {
     let mut desk = Desk::new();
     let producer = desk.init();
-    let add = |desk: &mut Desk, version| desk.coordinator.add_offsets(claim(producer), "readers", vec![offset(5)], version, desk.now);
+    let add = |desk: &mut Desk, version| {
+        desk.coordinator.add_offsets(claim(producer), "readers", vec![offset(5)], version, desk.now)
+    };
     assert_eq!(add(&mut desk, Version::V1).err(), Some(TransactionError::InvalidState));
     assert!(desk.coordinator.add_group(claim(producer), "readers", desk.now).unwrap().is_some());
     assert!(desk.coordinator.add_group(claim(producer), "readers", desk.now).unwrap().is_none());
@@ -231,7 +261,10 @@ fn offsets_wait_for_the_end_and_need_their_group() {
     assert!(!desk.coordinator.holds_offset("readers", "t", 1) && !desk.coordinator.holds_offset("others", "t", 0));
     let (ending, _) = desk.end(producer, true, Version::V1).unwrap();
     let ending = ending.unwrap();
-    assert_eq!(ending.offsets.iter().map(|(group, commit)| (group.as_str(), commit.offset.offset)).collect::<Vec<_>>(), [("readers", 5)]);
+    assert_eq!(
+        ending.offsets.iter().map(|(group, commit)| (group.as_str(), commit.offset.offset)).collect::<Vec<_>>(),
+        [("readers", 5)]
+    );
     desk.carry_out(&ending);
     assert!(!desk.coordinator.holds_offset("readers", "t", 0));
 }
@@ -285,7 +318,10 @@ fn a_client_that_says_who_it_was_is_checked() {
 fn limits_hold_and_ids_that_nobody_uses_are_forgotten() {
     let mut desk = Desk::new();
     for timeout in [0, -1, 900_001] {
-        assert_eq!(desk.coordinator.init(ID, timeout, None, Some(1), desk.now).err(), Some(TransactionError::InvalidTimeout));
+        assert_eq!(
+            desk.coordinator.init(ID, timeout, None, Some(1), desk.now).err(),
+            Some(TransactionError::InvalidTimeout)
+        );
     }
     let producer = desk.init();
     desk.write(producer, 7);
@@ -300,7 +336,11 @@ fn limits_hold_and_ids_that_nobody_uses_are_forgotten() {
 
 #[test]
 fn ids_are_forgotten_in_pieces_and_each_is_looked_at_once() {
-    let mut coordinator = TransactionCoordinator::new(TransactionSettings { timeout_max: 1_000, id_expiration: 10_000, record_bytes_max: RECORD_BYTES_MAX });
+    let mut coordinator = TransactionCoordinator::new(TransactionSettings {
+        timeout_max: 1_000,
+        id_expiration: 10_000,
+        record_bytes_max: RECORD_BYTES_MAX,
+    });
     for number in 0..1_000_u64 {
         // Every third was used late.
         let now = if number % 3 == 0 { 5_000 } else { 0 };
@@ -313,7 +353,8 @@ fn ids_are_forgotten_in_pieces_and_each_is_looked_at_once() {
         assert!(keys.len() <= 64, "no more than were to be looked at");
         removed.extend(keys);
         at = next;
-        let more: Vec<String> = coordinator.after(listed.last().map(String::as_str), 50).map(|(id, _)| id.to_string()).collect();
+        let more: Vec<String> =
+            coordinator.after(listed.last().map(String::as_str), 50).map(|(id, _)| id.to_string()).collect();
         listed.extend(more);
         if at.is_none() {
             break;
@@ -346,7 +387,8 @@ fn transactions_with_many_logs_and_many_ids_cost_what_they_hold() {
     for number in 0..2000 {
         desk.coordinator.init(&format!("id-{number}"), TIMEOUT, None, Some(1000 + number), desk.now).unwrap();
     }
-    let found = (0..LOGS).map(|log| FoundOpen { log: LogId(log), producer_id: 1000 + (log % 2001) as i64, since: desk.now });
+    let found =
+        (0..LOGS).map(|log| FoundOpen { log: LogId(log), producer_id: 1000 + (log % 2001) as i64, since: desk.now });
     assert_eq!(desk.coordinator.found_open(found).into_iter().collect::<Vec<_>>(), [3000]);
     assert_eq!(desk.coordinator.describe("id-1").map(|known| known.logs.len()), Some(LOGS as usize / 2001 + 1));
     assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
@@ -358,7 +400,8 @@ fn ids_and_what_their_transactions_hold_are_counted_and_bounded() {
     let (long, max) = ("i".repeat(30_000), 1 << 20);
     desk.coordinator.set_bytes_max(max);
     let take = |desk: &mut Desk, number: usize| {
-        let initialised = desk.coordinator.init(&format!("{number:05}{long}"), TIMEOUT, None, Some(number as i64), desk.now)?;
+        let initialised =
+            desk.coordinator.init(&format!("{number:05}{long}"), TIMEOUT, None, Some(number as i64), desk.now)?;
         let Initialised::Granted(_, record) = initialised else { panic!("{initialised:?}") };
         desk.keep(record);
         Ok(())
@@ -373,14 +416,20 @@ fn ids_and_what_their_transactions_hold_are_counted_and_bounded() {
     desk.coordinator.add_logs(claim, [LogId(1)], desk.now).expect("it is there");
     let committed = CommittedOffset { offset: 1, leader_epoch: 0, metadata: "m".repeat(4000), committed_at: 1 };
     let offset = |partition| Commit { topic: "t".to_owned(), partition, offset: committed.clone() };
-    let add = |desk: &mut Desk, partition| desk.coordinator.add_offsets(claim, "g", vec![offset(partition)], Version::V2, desk.now).map(drop);
+    let add = |desk: &mut Desk, partition| {
+        desk.coordinator.add_offsets(claim, "g", vec![offset(partition)], Version::V2, desk.now).map(drop)
+    };
     let refused = (0..1000).find_map(|partition| add(&mut desk, partition).err().map(|error| (partition, error)));
     let Some((taken, TransactionError::NoMemory)) = refused else { panic!("{refused:?}") };
     assert!((max + max / 5..max + max / 4).contains(&desk.coordinator.bytes()), "{}", desk.coordinator.bytes());
     assert_eq!(add(&mut desk, taken - 1), Ok(()), "in place of what is there");
     let logs = (0..100_000).map(LogId);
     assert!(matches!(desk.coordinator.enter_logs(claim, logs, desk.now), Err(TransactionError::NoMemory)));
-    assert_eq!(desk.coordinator.enter_logs(claim, [LogId(1)], desk.now).map(|(_, new)| new).ok(), Some(false), "it has that");
+    assert_eq!(
+        desk.coordinator.enter_logs(claim, [LogId(1)], desk.now).map(|(_, new)| new).ok(),
+        Some(false),
+        "it has that"
+    );
 
     // A start takes what there was, and what is over is given back.
     let before = desk.coordinator.bytes();
@@ -396,7 +445,10 @@ fn ids_and_what_their_transactions_hold_are_counted_and_bounded() {
     let id = format!("00001{long}");
     let small = Claim { id: &id, producer: (1, 0) };
     assert_eq!(desk.coordinator.enter_logs(small, (0..8).map(LogId), desk.now).map(|(_, new)| new).ok(), Some(true));
-    assert!(matches!(desk.coordinator.enter_logs(small, (0..100).map(LogId), desk.now), Err(TransactionError::NoMemory)));
+    assert!(matches!(
+        desk.coordinator.enter_logs(small, (0..100).map(LogId), desk.now),
+        Err(TransactionError::NoMemory)
+    ));
     let ended = desk.coordinator.end(small, true, Version::V2, None, desk.now).expect("open");
     let Ended::Ending(ending, _) = ended else { panic!("{ended:?}") };
     desk.carry_out(&ending);
@@ -414,7 +466,9 @@ fn a_transaction_holds_no_more_than_its_record_may_name() {
     let producer = desk.init();
     let long = CommittedOffset { offset: 1, leader_epoch: 0, metadata: "m".repeat(4000), committed_at: 1 };
     let commit = |partition| Commit { topic: "t".to_owned(), partition, offset: long.clone() };
-    let add = |desk: &mut Desk, partition| desk.coordinator.add_offsets(claim(producer), "g", vec![commit(partition)], Version::V2, desk.now);
+    let add = |desk: &mut Desk, partition| {
+        desk.coordinator.add_offsets(claim(producer), "g", vec![commit(partition)], Version::V2, desk.now)
+    };
     let refused = (0..1000).find_map(|partition| match add(&mut desk, partition) {
         Ok(change) => {
             desk.keep_change(change);
@@ -423,9 +477,19 @@ fn a_transaction_holds_no_more_than_its_record_may_name() {
         Err(error) => Some((partition, error)),
     });
     let Some((taken @ 400..1000, TransactionError::TooMuch)) = refused else { panic!("{refused:?}") };
-    assert_eq!(desk.coordinator.describe(ID).map(|known| known.offsets["g"].len()), Some(taken as usize), "what is refused is not held");
-    assert!(matches!(desk.coordinator.enter_logs(claim(producer), (0..300_000).map(LogId), desk.now), Err(TransactionError::TooMuch)));
-    assert_eq!(desk.coordinator.add_group(claim(producer), &"g".repeat(100_000), desk.now), Err(TransactionError::TooMuch));
+    assert_eq!(
+        desk.coordinator.describe(ID).map(|known| known.offsets["g"].len()),
+        Some(taken as usize),
+        "what is refused is not held"
+    );
+    assert!(matches!(
+        desk.coordinator.enter_logs(claim(producer), (0..300_000).map(LogId), desk.now),
+        Err(TransactionError::TooMuch)
+    ));
+    assert_eq!(
+        desk.coordinator.add_group(claim(producer), &"g".repeat(100_000), desk.now),
+        Err(TransactionError::TooMuch)
+    );
     let ended = desk.end(producer, true, Version::V2);
     let Ok((Some(ending), _)) = ended else { panic!("{ended:?}") };
     let length = |ending: &Ending| ending.prepare.1.as_ref().map_or(0, Bytes::len);
@@ -456,7 +520,8 @@ fn what_a_long_transaction_adds_is_written_once_and_a_part_more() {
     for at in 0..4000 {
         let commit = long_offset(at % 3000, i64::from(at));
         asked += commit.topic.len() + commit.offset.metadata.len() + 32;
-        let change = desk.coordinator.add_offsets(claim(producer), "g", vec![commit], Version::V2, desk.now).expect("added");
+        let change =
+            desk.coordinator.add_offsets(claim(producer), "g", vec![commit], Version::V2, desk.now).expect("added");
         written += change.key.len() + change.value.len();
         desk.keep_change(change);
         longest = longest.max(desk.records.len());
@@ -472,14 +537,17 @@ fn what_a_long_transaction_adds_is_written_once_and_a_part_more() {
     let before = desk.records.values().map(Bytes::len).sum::<usize>();
     for log in 0..100 {
         desk.write(producer, log);
-        let change = desk.coordinator.add_group(claim(producer), &format!("g{log}"), desk.now).expect("added").expect("new");
+        let change =
+            desk.coordinator.add_group(claim(producer), &format!("g{log}"), desk.now).expect("added").expect("new");
         desk.keep_change(change);
     }
     assert!(desk.records.values().map(Bytes::len).sum::<usize>() < before + 20_000);
     desk.restart();
     let (Some(ending), _) = desk.end(producer, true, Version::V2).expect("open") else { panic!("it was open") };
     assert_eq!((ending.logs.len(), ending.offsets.len()), (100, 3000));
-    assert!(ending.offsets.iter().all(|(group, commit)| group == "g" && commit.offset.offset == i64::from(if commit.partition < 1000 { commit.partition + 3000 } else { commit.partition })));
+    assert!(ending.offsets.iter().all(|(group, commit)| group == "g"
+        && commit.offset.offset
+            == i64::from(if commit.partition < 1000 { commit.partition + 3000 } else { commit.partition })));
     desk.carry_out(&ending);
     assert_eq!(desk.records.len(), 1, "pieces go with the decision");
 }
@@ -504,8 +572,13 @@ fn a_piece_counts_with_its_whole_record_only() {
             None
         };
         for number in 1..60_i64 {
-            let commits = next.take().unwrap_or_else(|| (0..=chance(40)).map(|_| long_offset(chance(2000) as u32, number)).collect());
-            let change = desk.coordinator.add_offsets(claim(producer), "g", commits.clone(), Version::V2, desk.now).expect("added");
+            let commits = next
+                .take()
+                .unwrap_or_else(|| (0..=chance(40)).map(|_| long_offset(chance(2000) as u32, number)).collect());
+            let change = desk
+                .coordinator
+                .add_offsets(claim(producer), "g", commits.clone(), Version::V2, desk.now)
+                .expect("added");
             // The journal has refused it: who asked is told, and asks again.
             if chance(5) == 0 {
                 next = Some(commits);
@@ -521,7 +594,13 @@ fn a_piece_counts_with_its_whole_record_only() {
             if chance(8) == 0 {
                 desk.restart();
                 let known = desk.coordinator.describe(ID).expect("there");
-                let found: BTreeMap<u32, i64> = known.offsets.get("g").into_iter().flatten().map(|((_, partition), one)| (*partition, one.offset)).collect();
+                let found: BTreeMap<u32, i64> = known
+                    .offsets
+                    .get("g")
+                    .into_iter()
+                    .flatten()
+                    .map(|((_, partition), one)| (*partition, one.offset))
+                    .collect();
                 assert_eq!(found, told, "seed {seed}, change {number}");
             }
         }

@@ -92,7 +92,10 @@ fn records_without_a_key_and_with_quotes() {
     let wild = batch(0, Some(b"50%_x"), &[]);
     assert!(matches("key LIKE '50!%!__' ESCAPE '!'", &wild) && !matches("key LIKE '51!%%' ESCAPE '!'", &wild));
     let large = batch(0, Some(b"9007199254740993"), &[]);
-    assert!(matches("key = 9007199254740993", &large) && !matches("key = 9007199254740992", &large), "whole numbers are exact");
+    assert!(
+        matches("key = 9007199254740993", &large) && !matches("key = 9007199254740992", &large),
+        "whole numbers are exact"
+    );
 }
 
 #[test]
@@ -109,7 +112,10 @@ fn patterns_count_characters() {
     assert!(!of(format!("{long}y").as_bytes(), &long) && !of(&long.as_bytes()[1..], &long));
     for steps in 62..67 {
         let text = "ab".repeat(steps)[..steps].to_owned();
-        assert!(of(format!("--{text}--").as_bytes(), &format!("%{text}%")) && !of(format!("--{text}").as_bytes(), &format!("%{text}_%")));
+        assert!(
+            of(format!("--{text}--").as_bytes(), &format!("%{text}%"))
+                && !of(format!("--{text}").as_bytes(), &format!("%{text}_%"))
+        );
     }
 }
 
@@ -141,7 +147,9 @@ fn patterns_mean_what_they_say() {
         match pattern.split_first() {
             None => text.is_empty(),
             Some((b'%', rest)) => (0..=text.len()).any(|taken| means(rest, &text[taken..])),
-            Some((step, rest)) => text.split_first().is_some_and(|(one, more)| (*step == b'_' || step == one) && means(rest, more)),
+            Some((step, rest)) => {
+                text.split_first().is_some_and(|(one, more)| (*step == b'_' || step == one) && means(rest, more))
+            }
         }
     }
     let all = |letters: &[u8], length: u32| {

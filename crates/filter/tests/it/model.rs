@@ -57,7 +57,11 @@ fn written(model: &Model) -> String {
         Model::Equal(field, value) => format!("{} = {}", FIELDS[*field], quoted(value)),
         Model::Unequal(field, value) => format!("{} <> {}", FIELDS[*field], quoted(value)),
         Model::OneOf(field, values) => {
-            format!("{} IN ({})", FIELDS[*field], values.iter().map(|value| quoted(value)).collect::<Vec<_>>().join(", "))
+            format!(
+                "{} IN ({})",
+                FIELDS[*field],
+                values.iter().map(|value| quoted(value)).collect::<Vec<_>>().join(", ")
+            )
         }
         Model::Null(field) => format!("{} IS NULL", FIELDS[*field]),
         Model::Not(inner) => format!("NOT ({})", written(inner)),
@@ -68,12 +72,19 @@ fn written(model: &Model) -> String {
 
 /// 0 false, 1 neither, 2 true: and is the least, or the greatest, not the mirror.
 fn truth(model: &Model, row: &Row) -> i32 {
-    let known = |field: usize, holds: &dyn Fn(&str) -> bool| row[field].map_or(1, |value| if holds(value) { 2 } else { 0 });
+    let known =
+        |field: usize, holds: &dyn Fn(&str) -> bool| row[field].map_or(1, |value| if holds(value) { 2 } else { 0 });
     match model {
         Model::Equal(field, value) => known(*field, &|found| found == *value),
         Model::Unequal(field, value) => known(*field, &|found| found != *value),
         Model::OneOf(field, values) => known(*field, &|found| values.contains(&found)),
-        Model::Null(field) => if row[*field].is_none() { 2 } else { 0 },
+        Model::Null(field) => {
+            if row[*field].is_none() {
+                2
+            } else {
+                0
+            }
+        }
         Model::Not(inner) => 2 - truth(inner, row),
         Model::And(one, other) => truth(one, row).min(truth(other, row)),
         Model::Or(one, other) => truth(one, row).max(truth(other, row)),
@@ -94,8 +105,10 @@ pub(crate) fn rows() -> Vec<Row> {
 pub(crate) fn batch(rows: &[Row]) -> Bytes {
     let mut builder = BatchBuilder::default();
     for row in rows {
-        let headers: Vec<(&[u8], Option<&[u8]>)> =
-            [(b"a", row[1]), (b"b", row[2])].iter().filter_map(|(name, value)| Some((&name[..], Some((*value)?.as_bytes())))).collect();
+        let headers: Vec<(&[u8], Option<&[u8]>)> = [(b"a", row[1]), (b"b", row[2])]
+            .iter()
+            .filter_map(|(name, value)| Some((&name[..], Some((*value)?.as_bytes()))))
+            .collect();
         builder = builder.record_with_headers(0, row[0].map(str::as_bytes), Some(b"v"), &headers);
     }
     builder.build()

@@ -29,8 +29,14 @@ fn where_and_why() {
     check("timestamp > 'now'", "at character 13: timestamp is compared with a number, of milliseconds since 1970");
     check("timestamp LIKE '1%'", "at character 16: timestamp is a number, and LIKE compares text");
     check("key LIKE 5", "at character 10: expected a pattern: 'text', found 5");
-    check("key LIKE 'a!' ESCAPE '!'", "at character 10: in a pattern %, _ or the escape character follows the escape character");
-    check("key LIKE 'a' ESCAPE '!!'", "at character 21: ESCAPE is followed by one character in quotes, neither % nor _");
+    check(
+        "key LIKE 'a!' ESCAPE '!'",
+        "at character 10: in a pattern %, _ or the escape character follows the escape character",
+    );
+    check(
+        "key LIKE 'a' ESCAPE '!!'",
+        "at character 21: ESCAPE is followed by one character in quotes, neither % nor _",
+    );
     check("key BETWEEN 1 OR 2", "at character 15: expected AND, found OR");
     check("key = 'größer' und", "at character 16: expected AND, OR or the end, found und");
 }
@@ -61,7 +67,8 @@ fn damaged_expressions() {
     let chars: Vec<char> = whole.chars().collect();
     for at in 0..chars.len() {
         for with in ["", "'", "(", ")", "\"", "\u{1f600}", "-", "NOT "] {
-            let text: String = chars[..at].iter().copied().chain(with.chars()).chain(chars[at + 1..].iter().copied()).collect();
+            let text: String =
+                chars[..at].iter().copied().chain(with.chars()).chain(chars[at + 1..].iter().copied()).collect();
             if let Err(refused) = Filter::parse(&text) {
                 assert!((1..=text.chars().count() + 1).contains(&refused.position), "{text}: {refused}");
                 assert!(!refused.reason.is_empty(), "{text}");

@@ -44,7 +44,15 @@ fn steps(text: &str, record: &One<'_>) -> usize {
 fn steps_grow_with_tests_and_with_what_they_look_at() {
     let short = One { key: b"k", header: (b"h", b"1"), headers_bytes: 4 };
     assert!(steps("key = 'x'", &short) <= 4);
-    for test in ["key = 'x'", "key < 0", "key LIKE '%a%b'", "header.h = 'x'", "timestamp < 0", "key BETWEEN 'x' AND 'y'", "key IN ('x', 5)"] {
+    for test in [
+        "key = 'x'",
+        "key < 0",
+        "key LIKE '%a%b'",
+        "header.h = 'x'",
+        "timestamp < 0",
+        "key BETWEEN 'x' AND 'y'",
+        "key IN ('x', 5)",
+    ] {
         let (one, hundred) = (steps(test, &short), steps(&vec![test; 100].join(" OR "), &short));
         assert_eq!(hundred, 100 * one, "{test}");
     }

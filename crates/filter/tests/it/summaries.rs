@@ -9,10 +9,24 @@ fn wants(text: &str) -> bool {
 
 #[test]
 fn what_has_to_be_there() {
-    for text in ["key = 'a'", "header.x IN ('a', 'b')", "key = 'a' AND timestamp > 5", "key = 'a' OR key IN ('b')", "TRUE AND key = 'a'"] {
+    for text in [
+        "key = 'a'",
+        "header.x IN ('a', 'b')",
+        "key = 'a' AND timestamp > 5",
+        "key = 'a' OR key IN ('b')",
+        "TRUE AND key = 'a'",
+    ] {
         assert!(wants(text), "{text}");
     }
-    for text in ["key <> 'a'", "NOT key = 'a'", "key = 5", "key IN ('a', 5)", "key = 'a' OR header.x = 'a'", "key = 'a' OR TRUE", "TRUE"] {
+    for text in [
+        "key <> 'a'",
+        "NOT key = 'a'",
+        "key = 5",
+        "key IN ('a', 5)",
+        "key = 'a' OR header.x = 'a'",
+        "key = 'a' OR TRUE",
+        "TRUE",
+    ] {
         assert!(!wants(text), "{text}");
     }
 }

@@ -32,8 +32,8 @@ use crate::journal::Journal;
 use crate::transactions::AbortedTransaction;
 
 pub use memory::MemoryArchive;
-pub(crate) use object::{ObjectWriter, is_whole, open_index, print};
 use object::intact_runs;
+pub(crate) use object::{ObjectWriter, is_whole, open_index, print};
 pub(crate) use open::{OpenObject, OpenObjects};
 
 /// First byte of the keys of archive records. Nobody else's keys begin with it.
@@ -141,15 +141,29 @@ impl Archived {
             *number = value.try_get_u64().ok()?;
         }
         let [id, next, bytes, length] = numbers;
-        let (max_timestamp, last_append, horizon) = (value.try_get_i64().ok()?, value.try_get_i64().ok()?, value.try_get_i64().ok()?);
+        let (max_timestamp, last_append, horizon) =
+            (value.try_get_i64().ok()?, value.try_get_i64().ok()?, value.try_get_i64().ok()?);
         let mut aborted = Vec::new();
         for _ in 0..value.try_get_u32().ok()? {
-            let (producer_id, first, last) = (value.try_get_i64().ok()?, value.try_get_u64().ok()?, value.try_get_u64().ok()?);
+            let (producer_id, first, last) =
+                (value.try_get_i64().ok()?, value.try_get_u64().ok()?, value.try_get_u64().ok()?);
             aborted.push(AbortedTransaction { producer_id, first: Offset(first), last: Offset(last) });
         }
         let cleaned = flags & CLEANED != 0;
         let next = Offset(next);
-        (next > base).then_some(Self { log, base, next, id, bytes, length, max_timestamp, last_append, horizon, cleaned, aborted })
+        (next > base).then_some(Self {
+            log,
+            base,
+            next,
+            id,
+            bytes,
+            length,
+            max_timestamp,
+            last_append,
+            horizon,
+            cleaned,
+            aborted,
+        })
     }
 
     /// Name of the object in the store.
@@ -262,7 +276,9 @@ impl Journal {
     /// How many objects hold records of its logs. What the start of a log has passed is on its way out.
     pub fn object_count(&self) -> usize {
         let archived = self.all_logs().into_iter().filter(|log| log.archived_until() > Offset::ZERO);
-        archived.map(|log| log.inner().archive.from(log.start()).iter().filter(|object| object.length > 0).count()).sum()
+        archived
+            .map(|log| log.inner().archive.from(log.start()).iter().filter(|object| object.length > 0).count())
+            .sum()
     }
 }
 

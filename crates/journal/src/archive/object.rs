@@ -80,7 +80,14 @@ impl ObjectWriter {
     }
 
     /// Adds batches that stand for all offsets up to `next`.
-    pub fn add(&mut self, batches: &[u8], next: Offset, records: u32, max_timestamp: Timestamp, append_time: Timestamp) {
+    pub fn add(
+        &mut self,
+        batches: &[u8],
+        next: Offset,
+        records: u32,
+        max_timestamp: Timestamp,
+        append_time: Timestamp,
+    ) {
         if next <= self.next {
             return;
         }
@@ -102,7 +109,18 @@ impl ObjectWriter {
                 self.close();
                 let base = self.runs.last().map_or(self.base, |run| run.next);
                 let log = self.log;
-                self.runs.push(Run { log, base, next, position, bytes, crc: 0, records, shared: false, max_timestamp, append_time });
+                self.runs.push(Run {
+                    log,
+                    base,
+                    next,
+                    position,
+                    bytes,
+                    crc: 0,
+                    records,
+                    shared: false,
+                    max_timestamp,
+                    append_time,
+                });
                 self.open = true;
             }
         }
@@ -272,15 +290,21 @@ impl Footer {
 
     /// Reads and checks index and aborted transactions.
     pub fn decode_index(&self, bytes: &[u8], file: &str) -> Result<(Vec<Run>, Vec<AbortedTransaction>), SegmentError> {
-        let corrupt = |what: &str| SegmentError::Corrupt { file: file.to_owned(), position: self.index_at, what: what.to_owned() };
+        let corrupt = |what: &str| SegmentError::Corrupt {
+            file: file.to_owned(),
+            position: self.index_at,
+            what: what.to_owned(),
+        };
         if bytes.len() != self.index_bytes() || crc32c(bytes) != self.crc {
             return Err(corrupt("index checksum"));
         }
         let (entries, aborted) = bytes.split_at(self.runs as usize * ENTRY_BYTES);
         let runs: Vec<Run> = entries.chunks_exact(ENTRY_BYTES).map(|entry| run_from(self.log, entry)).collect();
-        let tiled = runs.windows(2).all(|pair| pair[0].next == pair[1].base) && runs.iter().all(|run| run.base < run.next);
+        let tiled =
+            runs.windows(2).all(|pair| pair[0].next == pair[1].base) && runs.iter().all(|run| run.base < run.next);
         let inside = runs.iter().all(|run| u64::from(run.position) + u64::from(run.bytes) <= self.index_at);
-        let ends = runs.first().map(|run| run.base) == Some(self.base) && runs.last().map(|run| run.next) == Some(self.next);
+        let ends =
+            runs.first().map(|run| run.base) == Some(self.base) && runs.last().map(|run| run.next) == Some(self.next);
         if !(tiled && inside && ends) {
             return Err(corrupt("runs do not lie side by side"));
         }
@@ -327,7 +351,10 @@ pub(crate) fn open_index(
     // One byte more than there should be.
     let tail = read(tail_at, tail_bytes + 1)?;
     if tail.len() < tail_bytes {
-        return Err(corrupt(tail_at + tail.len() as u64, format!("the object ends, and has {length} bytes in the journal's record")));
+        return Err(corrupt(
+            tail_at + tail.len() as u64,
+            format!("the object ends, and has {length} bytes in the journal's record"),
+        ));
     }
     if tail.len() > tail_bytes {
         return Err(corrupt(length, "there are bytes behind the object's end".to_owned()));
@@ -337,9 +364,13 @@ pub(crate) fn open_index(
     let ours = footer.journal == journal && footer.log == object.log && footer.id == object.id;
     if !ours || (footer.base, footer.next) != (object.base, object.next) {
         let Footer { journal, log, id, base, next, .. } = footer;
-        return Err(corrupt(length, format!("another object under this name: {id:#x} of journal {journal}, {log} offsets {base}..{next}")));
+        return Err(corrupt(
+            length,
+            format!("another object under this name: {id:#x} of journal {journal}, {log} offsets {base}..{next}"),
+        ));
     }
-    let header = if tail_at == 0 { tail.get(..HEADER_BYTES).unwrap_or_default().to_vec() } else { read(0, HEADER_BYTES)? };
+    let header =
+        if tail_at == 0 { tail.get(..HEADER_BYTES).unwrap_or_default().to_vec() } else { read(0, HEADER_BYTES)? };
     check_header(&header, &footer, file)?;
     let index = match footer.index_at.checked_sub(tail_at) {
         Some(inside) => tail[inside as usize..footer_at].to_vec(),
@@ -357,7 +388,9 @@ fn check_header(header: &[u8], footer: &Footer, file: &str) -> Result<(), Segmen
     if crc32c(&header[..HEADER_BYTES - 4]) != u32_at(header, HEADER_BYTES - 4) {
         return corrupt("header checksum");
     }
-    let ours = header[8..24] == *footer.journal.as_bytes() && u64_at(header, 24) == footer.log.0 && u64_at(header, 32) == footer.id;
+    let ours = header[8..24] == *footer.journal.as_bytes()
+        && u64_at(header, 24) == footer.log.0
+        && u64_at(header, 32) == footer.id;
     if !ours || u64_at(header, 40) != footer.base.0 {
         return corrupt("header of another object");
     }
@@ -395,12 +428,19 @@ pub(crate) fn print(file: &str, bytes: &[u8], out: &mut dyn Write) -> io::Result
     writeln!(
         out,
         "archive object {:#018x} of journal {}, log {} offsets {}..{}, {} bytes{}",
-        footer.id, footer.journal, footer.log, footer.base, footer.next, bytes.len(), if footer.cleaned { ", cleaned" } else { "" },
+        footer.id,
+        footer.journal,
+        footer.log,
+        footer.base,
+        footer.next,
+        bytes.len(),
+        if footer.cleaned { ", cleaned" } else { "" },
     )?;
     if footer.horizon != NO_HORIZON {
         writeln!(out, "            a tombstone or marker may go at {}", footer.horizon)?;
     }
-    let head_fits = bytes.len() >= HEADER_BYTES && u32_at(bytes, 0) == MAGIC && crc32c(&bytes[..60]) == u32_at(bytes, 60);
+    let head_fits =
+        bytes.len() >= HEADER_BYTES && u32_at(bytes, 0) == MAGIC && crc32c(&bytes[..60]) == u32_at(bytes, 60);
     if !head_fits {
         writeln!(out, "         0    CORRUPT: header checksum")?;
     }
@@ -409,7 +449,11 @@ pub(crate) fn print(file: &str, bytes: &[u8], out: &mut dyn Write) -> io::Result
         Err(error) => return writeln!(out, "            index unreadable: {error}"),
     };
     for one in aborted {
-        writeln!(out, "            aborted transaction of producer {} offsets {}..={}", one.producer_id, one.first, one.last)?;
+        writeln!(
+            out,
+            "            aborted transaction of producer {} offsets {}..={}",
+            one.producer_id, one.first, one.last
+        )?;
     }
     for run in runs {
         let position = run.position as usize;

@@ -27,11 +27,18 @@ pub(crate) struct OpenObject {
 
 impl OpenObject {
     /// Reads its header, footer and index. `number` is unique among segments.
-    fn load(store: &Arc<dyn ArchiveStore>, object: &Arc<Archived>, journal: Uuid, number: u64) -> Result<Self, SegmentError> {
+    fn load(
+        store: &Arc<dyn ArchiveStore>,
+        object: &Arc<Archived>,
+        journal: Uuid,
+        number: u64,
+    ) -> Result<Self, SegmentError> {
         let name = object.name(journal);
         let read = |position: u64, bytes: usize| {
             let mut into = vec![0; bytes];
-            let got = store.read_at(&name, position, &mut into).map_err(|source| SegmentError::Io { file: name.clone(), source })?;
+            let got = store
+                .read_at(&name, position, &mut into)
+                .map_err(|source| SegmentError::Io { file: name.clone(), source })?;
             into.truncate(got);
             Ok(into)
         };
@@ -116,7 +123,11 @@ impl File for ArchiveFile {
         let wanted = (into.len() as u64).min(left) as usize;
         let got = self.store.read_at(&self.name, position, &mut into[..wanted])?;
         if got < wanted {
-            let what = format!("object ends at byte {}, and has {} bytes in the journal's record", position + got as u64, self.object.length);
+            let what = format!(
+                "object ends at byte {}, and has {} bytes in the journal's record",
+                position + got as u64,
+                self.object.length
+            );
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
         }
         Ok(got)

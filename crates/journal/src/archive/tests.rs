@@ -14,7 +14,10 @@ fn object(base: u64, next: u64, id: u64) -> Arc<Archived> {
         last_append: -1,
         horizon: NO_HORIZON,
         cleaned: id.is_multiple_of(2),
-        aborted: vec![AbortedTransaction { producer_id: 4, first: Offset(base), last: Offset(next - 1) }; (id % 3) as usize],
+        aborted: vec![
+            AbortedTransaction { producer_id: 4, first: Offset(base), last: Offset(next - 1) };
+            (id % 3) as usize
+        ],
     })
 }
 

@@ -174,7 +174,9 @@ impl Archiver {
             return None;
         };
         self.compacted.insert(log.id(), (dirt.from, dirt.until));
-        let last = |producer: &crate::Producer| producer.batches().last().map(|seen| seen.base.plus(u64::from(seen.last_delta)));
+        let last = |producer: &crate::Producer| {
+            producer.batches().last().map(|seen| seen.base.plus(u64::from(seen.last_delta)))
+        };
         let lasts = log.producers().iter().filter_map(|(id, producer, _)| Some((*id, last(producer)?))).collect();
         let aborted = log.aborted_between(Offset::ZERO, dirt.until);
         Some(Pass {
@@ -210,16 +212,20 @@ impl Archiver {
         }
         let (mut oldest, mut bytes) = (None, 0);
         let want = ColdWant { log: Arc::clone(log), from, until, max_bytes: 0 };
-        let looked = self.journal.visit_runs(&want, |_| true, |_, run, _| {
-            oldest.get_or_insert(run.append_time);
-            if now - run.append_time < policy.min_lag_ms as i64 {
-                until = until.min(run.base);
-                return false;
-            }
-            bytes += u64::from(run.bytes);
-            // Only a part that is too young need be looked for.
-            policy.min_lag_ms > 0 && run.next < until
-        });
+        let looked = self.journal.visit_runs(
+            &want,
+            |_| true,
+            |_, run, _| {
+                oldest.get_or_insert(run.append_time);
+                if now - run.append_time < policy.min_lag_ms as i64 {
+                    until = until.min(run.base);
+                    return false;
+                }
+                bytes += u64::from(run.bytes);
+                // Only a part that is too young need be looked for.
+                policy.min_lag_ms > 0 && run.next < until
+            },
+        );
         let oldest = looked.ok().and(oldest)?;
         until = before_object(log, until);
         if from >= until || self.compacted.get(&log.id()) == Some(&(from, until)) {
@@ -346,14 +352,25 @@ impl Archiver {
         Ok(pass.at >= pass.until)
     }
 
-    fn clean_batch(&self, pass: &mut Pass, output: &mut Output, run: &Run, header: &BatchHeader, batch: &[u8]) -> Result<(), ArchiverError> {
+    fn clean_batch(
+        &self,
+        pass: &mut Pass,
+        output: &mut Output,
+        run: &Run,
+        header: &BatchHeader,
+        batch: &[u8],
+    ) -> Result<(), ArchiverError> {
         let verdict = pass.rules.judge(header, batch, pass.now);
         let horizon = pass.now.saturating_add(pass.delete_retention_ms);
         let damaged = |error| self.damaged(run, header, &error);
         let mut removed = header.records_count.max(0) as u32;
         let kept: Option<Bytes> = match verdict {
             Verdict::Keep => {
-                header.delete_horizon().filter(|at| *at > pass.now).into_iter().for_each(|at| output.object.note_horizon(at));
+                header
+                    .delete_horizon()
+                    .filter(|at| *at > pass.now)
+                    .into_iter()
+                    .for_each(|at| output.object.note_horizon(at));
                 removed = 0;
                 Some(Bytes::copy_from_slice(batch))
             }
@@ -367,13 +384,19 @@ impl Archiver {
                 let passed = header.delete_horizon().is_some_and(|horizon| horizon <= pass.now);
                 let keep = |record: &record::RecordKey<'_>| {
                     record.offset >= pass.until
-                        || record.key.is_some_and(|key| !(pass.keys.has_newer(key, record.offset) || record.tombstone && passed))
+                        || record
+                            .key
+                            .is_some_and(|key| !(pass.keys.has_newer(key, record.offset) || record.tombstone && passed))
                 };
                 match record::retain(batch, horizon, keep).map_err(damaged)? {
                     Retained::All => {
                         removed = 0;
                         // One that has passed has nothing left to do.
-                        header.delete_horizon().filter(|at| *at > pass.now).into_iter().for_each(|at| output.object.note_horizon(at));
+                        header
+                            .delete_horizon()
+                            .filter(|at| *at > pass.now)
+                            .into_iter()
+                            .for_each(|at| output.object.note_horizon(at));
                         Some(Bytes::copy_from_slice(batch))
                     }
                     Retained::Changed { batch, removed: count, horizon } => {
@@ -386,7 +409,8 @@ impl Archiver {
                 }
             }
         };
-        let last_of_producer = !header.control() && pass.lasts.get(&header.producer_id).is_some_and(|last| last.0 + 1 == header.next().0);
+        let last_of_producer =
+            !header.control() && pass.lasts.get(&header.producer_id).is_some_and(|last| last.0 + 1 == header.next().0);
         let kept = match kept {
             // Readers of committed records get to their end, too, while a transaction is open.
             None if last_of_producer || header.next() >= pass.log.last_stable() => {
@@ -456,5 +480,7 @@ fn cleaning_start(log: &Log) -> Offset {
 
 /// The batches of a run.
 fn batches(run: &[u8]) -> impl Iterator<Item = (BatchHeader, &[u8])> {
-    Batches::new(run).map_while(Result::ok).map(|(position, header)| (header, &run[position..position + header.total_bytes()]))
+    Batches::new(run)
+        .map_while(Result::ok)
+        .map(|(position, header)| (header, &run[position..position + header.total_bytes()]))
 }

@@ -84,7 +84,11 @@ mod tests {
         }
         assert!(!keys.is_full() && keys.len == 3_000 && keys.slots.len() == 4_096);
         for offset in 0..20_000u64 {
-            assert_eq!(keys.has_newer(&(offset % 3_000).to_be_bytes(), Offset(offset)), offset + 3_000 < 20_000, "{offset}");
+            assert_eq!(
+                keys.has_newer(&(offset % 3_000).to_be_bytes(), Offset(offset)),
+                offset + 3_000 < 20_000,
+                "{offset}"
+            );
         }
         assert!(!keys.has_newer(b"unknown", Offset(0)));
         while !keys.is_full() {

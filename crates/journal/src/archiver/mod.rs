@@ -272,7 +272,9 @@ impl Archiver {
             if results.get(at).is_some_and(Result::is_ok) { entered.push(object) } else { self.retire(object) }
         }
         // Of what these do not replace the records are deleted another time.
-        let replaced = |object: &Arc<Archived>| entered.iter().any(|new| new.log == object.log && new.base <= object.base && object.next <= new.next);
+        let replaced = |object: &Arc<Archived>| {
+            entered.iter().any(|new| new.log == object.log && new.base <= object.base && object.next <= new.next)
+        };
         let left: Vec<_> = gone.into_iter().filter(|object| !replaced(object)).collect();
         self.journal.archive().leave(left.into_iter().filter(|object| !self.is_live(object)));
         self.settle(Pending { append, made: entered, gone: Vec::new(), passed: Vec::new(), taken: 0 });
@@ -354,7 +356,12 @@ impl Archiver {
             for object in log.inner().archive.iter().filter(|object| object.length > 0) {
                 let name = object.name(uuid);
                 if !found.contains(&name) {
-                    self.journal.note_unreadable(&name, None, (object.log, object.base), &"the archive object is missing");
+                    self.journal.note_unreadable(
+                        &name,
+                        None,
+                        (object.log, object.base),
+                        &"the archive object is missing",
+                    );
                 }
                 known.insert(name);
             }
@@ -413,8 +420,11 @@ impl Archiver {
 
     /// Appends the records of what was made, and after them the deletion of those of what is gone.
     fn commit(&mut self, mut pending: Pending) {
-        let mut items: Vec<AppendItem> =
-            pending.made.iter().map(|object| AppendItem::State { key: object.key(), value: Some(object.value()) }).collect();
+        let mut items: Vec<AppendItem> = pending
+            .made
+            .iter()
+            .map(|object| AppendItem::State { key: object.key(), value: Some(object.value()) })
+            .collect();
         let taken: HashSet<_> = pending.made.iter().map(|object| (object.log, object.base)).collect();
         let gone = pending.gone.iter().filter(|object| !taken.contains(&(object.log, object.base)));
         items.extend(gone.map(|object| AppendItem::State { key: object.key(), value: None }));
@@ -431,7 +441,11 @@ impl Archiver {
     }
 
     /// Ends objects and puts them into the store, each with the transactions whose markers it holds. None is left of them when that fails.
-    fn put(&mut self, objects: Vec<(ObjectWriter, Vec<AbortedTransaction>)>, cleaned: bool) -> Result<Vec<Arc<Archived>>, ArchiverError> {
+    fn put(
+        &mut self,
+        objects: Vec<(ObjectWriter, Vec<AbortedTransaction>)>,
+        cleaned: bool,
+    ) -> Result<Vec<Arc<Archived>>, ArchiverError> {
         let (mut made, mut stored) = (Vec::with_capacity(objects.len()), Vec::with_capacity(objects.len()));
         for (object, aborted) in objects {
             let (bytes, mut archived) = object.finish(cleaned, aborted);

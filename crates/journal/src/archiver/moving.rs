@@ -151,10 +151,19 @@ impl Archiver {
 
     /// Leaves out the last of some segments as long as too little of what would be read went into objects. With less of each log a smaller object is
     /// enough; how much is.
-    fn read_less(&self, victims: &mut Vec<Arc<SealedIndex>>, lengths: &[u64], live: &mut Live, mut enough: u64, hurried: bool) -> Result<u64, ArchiverError> {
+    fn read_less(
+        &self,
+        victims: &mut Vec<Arc<SealedIndex>>,
+        lengths: &[u64],
+        live: &mut Live,
+        mut enough: u64,
+        hurried: bool,
+    ) -> Result<u64, ArchiverError> {
         // A log that has much of a segment is read for itself.
         let taken = |live: &Live, enough| live.bytes_of(enough).min(self.room_at_once()).max(live.most());
-        while victims.len() > 1 && taken(live, enough).saturating_mul(READ_SHARE) < lengths[..victims.len()].iter().sum() {
+        while victims.len() > 1
+            && taken(live, enough).saturating_mul(READ_SHARE) < lengths[..victims.len()].iter().sum()
+        {
             let fewer = &victims[..victims.len() - 1];
             let in_fewer = self.live_in(fewer, hurried)?;
             let less = enough.min(in_fewer.most() / 2);
@@ -183,7 +192,11 @@ impl Archiver {
                     compacting = true;
                     continue;
                 }
-                let expires = log.inner().retention.ms.is_some_and(|ms| ((now - row.last_append).max(0) as u64).saturating_add(soon) > ms);
+                let expires = log
+                    .inner()
+                    .retention
+                    .ms
+                    .is_some_and(|ms| ((now - row.last_append).max(0) as u64).saturating_add(soon) > ms);
                 if expires && !hurried && !found.contains_key(&row.log) {
                     left = true;
                     continue;
@@ -254,14 +267,18 @@ impl Archiver {
                 }
                 // Deleted or trimmed meanwhile.
                 Err(ReadError::Gone) => {}
-                Err(ReadError::Segment(error)) => self.journal.note_unreadable(error.file(), None, (log.id(), log.archived_until()), &error),
+                Err(ReadError::Segment(error)) => {
+                    self.journal.note_unreadable(error.file(), None, (log.id(), log.archived_until()), &error)
+                }
                 Err(error) => tracing::debug!(log = log.id().0, %error, "records cannot be archived"),
             }
         }
         let mut sweep = Sweep::new(runs);
         let mut unreadable = HashSet::new();
         while let Some((run, bytes)) = sweep.next() {
-            let Some((log, objects)) = logs.get_mut(&run.log).filter(|_| !unreadable.contains(&run.log)) else { continue };
+            let Some((log, objects)) = logs.get_mut(&run.log).filter(|_| !unreadable.contains(&run.log)) else {
+                continue;
+            };
             match bytes {
                 Ok(bytes) => self.add_run(log, objects, &run, bytes, object_bytes),
                 Err(error) => {
@@ -272,8 +289,10 @@ impl Archiver {
             }
         }
         self.journal.metrics().archive_taken_bytes.inc_by(sweep.read_bytes());
-        let mut all: Vec<(Arc<Log>, ObjectWriter)> =
-            logs.into_values().flat_map(|(log, objects)| objects.into_iter().map(move |object| (Arc::clone(&log), object))).collect();
+        let mut all: Vec<(Arc<Log>, ObjectWriter)> = logs
+            .into_values()
+            .flat_map(|(log, objects)| objects.into_iter().map(move |object| (Arc::clone(&log), object)))
+            .collect();
         all.sort_by_key(|(log, object)| (log.id(), object.base()));
         all.retain(|(_, object)| object.next() > object.base());
         Ok(all)
@@ -295,14 +314,18 @@ impl Archiver {
     ) -> Result<(PlacedRuns, u64), ReadError> {
         let (mut runs, mut bytes) = (Vec::new(), 0);
         let want = ColdWant { log: Arc::clone(log), from, until, max_bytes: 0 };
-        self.journal.visit_runs(&want, |_: &Archived| true, |segment, run, _| {
-            if run.base >= until {
-                return false;
-            }
-            bytes += u64::from(run.bytes);
-            runs.push((Arc::clone(segment), *run));
-            bytes < room
-        })?;
+        self.journal.visit_runs(
+            &want,
+            |_: &Archived| true,
+            |segment, run, _| {
+                if run.base >= until {
+                    return false;
+                }
+                bytes += u64::from(run.bytes);
+                runs.push((Arc::clone(segment), *run));
+                bytes < room
+            },
+        )?;
         Ok((runs, bytes))
     }
 
@@ -320,7 +343,13 @@ impl Archiver {
             }
             let batch = &bytes[position..position + header.total_bytes()];
             if let Some(object) = objects.last_mut() {
-                object.add(batch, header.next(), header.records_count.max(0) as u32, header.max_timestamp, run.append_time);
+                object.add(
+                    batch,
+                    header.next(),
+                    header.records_count.max(0) as u32,
+                    header.max_timestamp,
+                    run.append_time,
+                );
             }
         }
     }

@@ -100,7 +100,10 @@ mod tests {
     }
 
     fn data(producer: i64, offset: u64) -> Bytes {
-        at(&BatchBuilder::default().producer(producer, 0, 0).transactional().record(1, Some(b"k"), Some(b"v")).build(), offset)
+        at(
+            &BatchBuilder::default().producer(producer, 0, 0).transactional().record(1, Some(b"k"), Some(b"v")).build(),
+            offset,
+        )
     }
 
     fn marker(producer: i64, marker: Marker, offset: u64) -> Bytes {
@@ -141,10 +144,9 @@ mod tests {
     #[test]
     fn what_is_read_from_the_middle_is_judged_alike() {
         let mut rules = Rules::new(vec![aborted(1, 0, 2), aborted(1, 10, 40)], Offset(20));
-        assert_eq!(verdicts(&mut rules, &[data(1, 20), marker(1, Marker::Abort, 40), data(1, 41)], 0), [
-            Verdict::Discard,
-            Verdict::Keep,
-            Verdict::Records,
-        ]);
+        assert_eq!(
+            verdicts(&mut rules, &[data(1, 20), marker(1, Marker::Abort, 40), data(1, 41)], 0),
+            [Verdict::Discard, Verdict::Keep, Verdict::Records,]
+        );
     }
 }

@@ -234,9 +234,19 @@ pub fn probe(folders: &[impl AsRef<Path>], wanted: Option<IoMode>) -> io::Result
     let order = [IoMode::Uring, IoMode::Direct, IoMode::Buffered];
     let mut refused = Vec::new();
     for mode in order.into_iter().filter(|mode| wanted.is_none_or(|wanted| wanted == *mode)) {
-        let works_in = |folder: &Path| RealStorage::beside(folder, mode).and_then(|storage| try_mode(&storage, submitter(mode)?));
-        let named = |folder: &Path, error: io::Error| if folders.len() > 1 { io::Error::new(error.kind(), format!("{}: {error}", folder.display())) } else { error };
-        let works = folders.iter().map(AsRef::as_ref).try_for_each(|folder| works_in(folder).map_err(|error| named(folder, error)));
+        let works_in =
+            |folder: &Path| RealStorage::beside(folder, mode).and_then(|storage| try_mode(&storage, submitter(mode)?));
+        let named = |folder: &Path, error: io::Error| {
+            if folders.len() > 1 {
+                io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
+            } else {
+                error
+            }
+        };
+        let works = folders
+            .iter()
+            .map(AsRef::as_ref)
+            .try_for_each(|folder| works_in(folder).map_err(|error| named(folder, error)));
         match works {
             Ok(()) => return Ok((mode, refused)),
             Err(error) if wanted.is_some() => return Err(error),

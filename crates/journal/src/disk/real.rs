@@ -42,7 +42,13 @@ impl RealStorage {
 
     /// A folder that is only read, through the page cache.
     pub fn read_only(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), direct: false, read_only: true, remover: Remover::default(), opened: OnceLock::new() }
+        Self {
+            folder: folder.to_owned(),
+            direct: false,
+            read_only: true,
+            remover: Remover::default(),
+            opened: OnceLock::new(),
+        }
     }
 
     /// A folder that is only read, in an I/O mode.
@@ -222,7 +228,9 @@ impl Bounce {
 }
 
 fn aligned(position: u64, bytes: &[u8]) -> bool {
-    position.is_multiple_of(SECTOR as u64) && bytes.len().is_multiple_of(SECTOR) && (bytes.as_ptr() as usize).is_multiple_of(SECTOR)
+    position.is_multiple_of(SECTOR as u64)
+        && bytes.len().is_multiple_of(SECTOR)
+        && (bytes.as_ptr() as usize).is_multiple_of(SECTOR)
 }
 
 impl RealFile {
@@ -271,7 +279,10 @@ impl File for RealFile {
     }
 
     fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        assert!(position.is_multiple_of(SECTOR as u64) && bytes.len().is_multiple_of(SECTOR), "writes are whole sectors");
+        assert!(
+            position.is_multiple_of(SECTOR as u64) && bytes.len().is_multiple_of(SECTOR),
+            "writes are whole sectors"
+        );
         if !self.direct || aligned(position, bytes) {
             return self.file.write_all_at(bytes, position).map_err(used_up);
         }

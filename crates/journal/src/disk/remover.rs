@@ -90,7 +90,8 @@ impl Dead {
 /// Gives a file another name, or a second one, by `step`. A network may lose the answer: it is done when the file has the name, whatever is said of it.
 pub(super) fn rename_by(step: impl Step, from: &Path, to: &Path) -> io::Result<()> {
     let file = fs::metadata(from)?.ino();
-    step(from, to).or_else(|error| if fs::metadata(to).is_ok_and(|found| found.ino() == file) { Ok(()) } else { Err(error) })
+    step(from, to)
+        .or_else(|error| if fs::metadata(to).is_ok_and(|found| found.ino() == file) { Ok(()) } else { Err(error) })
 }
 
 impl Remover {
@@ -119,7 +120,13 @@ impl Remover {
         self.replace_by((exchange, |from, to| fs::rename(from, to)), from, to, held)
     }
 
-    fn replace_by(&self, (exchange, rename): (impl Step, impl Step), from: &Path, to: &Path, held: Arc<dyn File>) -> io::Result<()> {
+    fn replace_by(
+        &self,
+        (exchange, rename): (impl Step, impl Step),
+        from: &Path,
+        to: &Path,
+        held: Arc<dyn File>,
+    ) -> io::Result<()> {
         // To do it again when it is done would put the old file in the place of the new one.
         match rename_by(exchange, from, to) {
             Ok(()) => {}
@@ -173,7 +180,8 @@ impl Remover {
 pub(super) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     let (one, other) = (CString::new(one.as_os_str().as_bytes())?, CString::new(other.as_os_str().as_bytes())?);
     // SAFETY: both pointers are valid for the call.
-    let outcome = unsafe { libc::renameat2(libc::AT_FDCWD, one.as_ptr(), libc::AT_FDCWD, other.as_ptr(), libc::RENAME_EXCHANGE) };
+    let outcome =
+        unsafe { libc::renameat2(libc::AT_FDCWD, one.as_ptr(), libc::AT_FDCWD, other.as_ptr(), libc::RENAME_EXCHANGE) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -336,19 +344,39 @@ mod tests {
         for code in [libc::EIO, libc::EINVAL, libc::ETIMEDOUT] {
             let (remover, held) = set_up();
             let done = |one: &Path, other: &Path| exchange(one, other).and(failed(code));
-            remover.replace_by((done, |_: &Path, _: &Path| panic!("it is done")), &from, &to, held).expect("it is done");
+            remover
+                .replace_by((done, |_: &Path, _: &Path| panic!("it is done")), &from, &to, held)
+                .expect("it is done");
             assert_eq!(found(), (None, b"new".to_vec()), "{code}");
             let (remover, held) = set_up();
             let renamed = |one: &Path, other: &Path| fs::rename(one, other).and(failed(code));
-            remover.replace_by((|_: &Path, _: &Path| failed(libc::EINVAL), renamed), &from, &to, held).expect("it is done");
+            remover
+                .replace_by((|_: &Path, _: &Path| failed(libc::EINVAL), renamed), &from, &to, held)
+                .expect("it is done");
             assert_eq!(found(), (None, b"new".to_vec()), "{code}");
         }
         let (remover, held) = set_up();
-        assert!(remover.replace_by((|_: &Path, _: &Path| failed(libc::EIO), |_: &Path, _: &Path| panic!("it may have been done")), &from, &to, held).is_err());
+        assert!(
+            remover
+                .replace_by(
+                    (|_: &Path, _: &Path| failed(libc::EIO), |_: &Path, _: &Path| panic!("it may have been done")),
+                    &from,
+                    &to,
+                    held
+                )
+                .is_err()
+        );
         assert_eq!(found(), (Some(b"new".to_vec()), b"old".to_vec()), "nothing has changed");
         for code in [libc::EINVAL, libc::ENOSYS, libc::EOPNOTSUPP] {
             let (remover, held) = set_up();
-            remover.replace_by((|_: &Path, _: &Path| failed(code), |one: &Path, other: &Path| fs::rename(one, other)), &from, &to, held).expect("renamed");
+            remover
+                .replace_by(
+                    (|_: &Path, _: &Path| failed(code), |one: &Path, other: &Path| fs::rename(one, other)),
+                    &from,
+                    &to,
+                    held,
+                )
+                .expect("renamed");
             assert_eq!(found(), (None, b"new".to_vec()), "{code}");
         }
     }
@@ -365,7 +393,10 @@ mod tests {
             storage.link(name, &backup.path().join(name)).expect("a link");
         }
         let held = storage.open("segment-2").expect("it is there");
-        assert!(held.is_linked().expect("known") && !storage.open("segment-3").expect("it is there").is_linked().expect("known"));
+        assert!(
+            held.is_linked().expect("known")
+                && !storage.open("segment-3").expect("it is there").is_linked().expect("known")
+        );
         storage.discard("segment-1", None).expect("it goes");
         storage.replace("segment-3", "segment-2", held).expect("it goes");
         assert_eq!(storage.list().expect("a list"), ["segment-2"]);
@@ -423,7 +454,10 @@ mod tests {
         drop(old);
         storage.remove("segment-1").expect("it goes");
         until_empty(folder.path());
-        assert!(storage.replace("rewriting", "segment-1", storage.create("x", 1).expect("space")).is_err(), "there is none");
+        assert!(
+            storage.replace("rewriting", "segment-1", storage.create("x", 1).expect("space")).is_err(),
+            "there is none"
+        );
     }
 
     #[test]

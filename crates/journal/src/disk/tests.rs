@@ -85,7 +85,8 @@ fn a_full_disk_refuses_no_mode_that_opens_what_is_there() {
         let folder = tempfile::tempdir().expect("a folder");
         let try_it = |opening, opening_to_write| {
             let folder = RealStorage::beside(folder.path(), IoMode::Buffered).expect("a folder");
-            try_mode(&Full { folder, refuses, opening, opening_to_write }, Box::<TakesNothing>::default()).map_err(|error| error.kind())
+            try_mode(&Full { folder, refuses, opening, opening_to_write }, Box::<TakesNothing>::default())
+                .map_err(|error| error.kind())
         };
         let tried = |opening| try_it(opening, Ok(()));
         // Nothing is there: a new node does not start on a full disk.
@@ -96,7 +97,24 @@ fn a_full_disk_refuses_no_mode_that_opens_what_is_there() {
         assert_eq!(tried(Err(io::ErrorKind::InvalidInput)), Err(io::ErrorKind::InvalidInput), "{refuses:?}");
         // An immutable one can be read.
         assert_eq!(try_it(Ok(()), Err(io::ErrorKind::PermissionDenied)), Ok(()), "{refuses:?}");
-        let left: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+        let left: Vec<_> = std::fs::read_dir(folder.path())
+            .expect("a folder")
+            .filter_map(|entry| Some(entry.ok()?.file_name()))
+            .collect();
         assert_eq!(left, ["segment-000000000001"], "{refuses:?}: nothing is left of a try");
     }
+}
+
+#[test]
+fn a_mode_has_to_work_in_each_folder() {
+    let (one, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let both = [one.path().to_owned(), other.path().to_owned()];
+    assert_eq!(probe(&both, Some(IoMode::Buffered)).expect("it works").0, IoMode::Buffered);
+    // Where nothing can be written, whatever the mode: a file stands in the folder's place.
+    let file = other.path().join("file");
+    std::fs::write(&file, b"").expect("written");
+    let refused =
+        probe(&[one.path().to_owned(), file.clone()], Some(IoMode::Buffered)).expect_err("it does not work there");
+    assert!(refused.to_string().contains(&file.display().to_string()), "{refused}");
+    assert!(probe(&[one.path().to_owned(), file], None).is_err());
 }

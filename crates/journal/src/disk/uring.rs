@@ -82,7 +82,10 @@ impl UringSubmitter {
                     return;
                 };
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
-                opcode::Write::new(types::Fd(fd), data.as_ptr(), data.len() as u32).offset(*position).rw_flags(flags).build()
+                opcode::Write::new(types::Fd(fd), data.as_ptr(), data.len() as u32)
+                    .offset(*position)
+                    .rw_flags(flags)
+                    .build()
             }
             Pending::Sync { token, _file } => {
                 let Some(fd) = _file.raw_fd() else {
@@ -193,7 +196,9 @@ impl Submitter for UringSubmitter {
             _ => self.ring.submit(),
         };
         match outcome {
-            Err(error) if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
+            Err(error)
+                if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) =>
+            {
                 panic!("the ring is broken: {error}");
             }
             _ => {}

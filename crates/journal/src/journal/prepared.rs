@@ -89,7 +89,10 @@ impl Journal {
             self.reserve_used.store(false, Ordering::Relaxed);
             self.reserve_spent.store(false, Ordering::Relaxed);
             if full {
-                tracing::error!(journal = self.number(), "disk full: writes are refused until space is freed, reads and deletes go on");
+                tracing::error!(
+                    journal = self.number(),
+                    "disk full: writes are refused until space is freed, reads and deletes go on"
+                );
             } else {
                 tracing::info!(journal = self.number(), "disk has space again: writes are accepted");
             }

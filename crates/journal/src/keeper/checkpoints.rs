@@ -48,7 +48,8 @@ pub(super) struct Numbers {
 impl Numbers {
     /// `next_sequence`: of the first segment that is not there.
     pub fn new(found: FoundCheckpoint, replay: ReplayFrom, next_sequence: u64) -> Self {
-        let (first, unread) = if found.others_unread { (NUMBERS_UNREAD, next_sequence.saturating_sub(1)) } else { (0, 0) };
+        let (first, unread) =
+            if found.others_unread { (NUMBERS_UNREAD, next_sequence.saturating_sub(1)) } else { (0, 0) };
         Self { next: found.number.saturating_add(first.max(1)), end: replay.index, first, unread }
     }
 
@@ -108,10 +109,13 @@ impl Keeper {
         let room = if self.journal.planted() == Some(crate::Planted::NeedReserves) { Ok(room?) } else { room };
         let copied = match &room {
             Ok(false) => Err(io::ErrorKind::StorageFull.into()),
-            Ok(true) | Err(_) => self.create_copy(&bytes).and_then(|()| self.put_checkpoint(checkpoint::NAME_COPY, &bytes, &mut stuck)),
+            Ok(true) | Err(_) => {
+                self.create_copy(&bytes).and_then(|()| self.put_checkpoint(checkpoint::NAME_COPY, &bytes, &mut stuck))
+            }
         };
         #[cfg(feature = "planted")]
-        let copied = if self.journal.planted() == Some(crate::Planted::CountAlone) { copied.or(Ok(())) } else { copied };
+        let copied =
+            if self.journal.planted() == Some(crate::Planted::CountAlone) { copied.or(Ok(())) } else { copied };
         if let Err(error) = room {
             self.report_reserves(error);
         }
@@ -150,7 +154,8 @@ impl Keeper {
             inner.terms.drain(..stale);
         }
         // A log whose end lies behind the checkpoint is part of it: replay begins where it was there. Nobody needs its segments any more.
-        let segments = |id: &LogId| journal.log(*id).map_or_else(SegmentSet::default, |log| log.inner().segments.clone());
+        let segments =
+            |id: &LogId| journal.log(*id).map_or_else(SegmentSet::default, |log| log.inner().segments.clone());
         let records: Vec<(&[u8], _)> = self.logs.iter().map(|(id, record)| (record.as_slice(), segments(id))).collect();
         if !self.ended.is_empty() {
             let archived: HashSet<LogId> = self.state.iter().filter_map(|(key, _)| archive::log_of(key)).collect();
@@ -161,7 +166,8 @@ impl Keeper {
     }
 
     fn create_copy(&self, bytes: &[u8]) -> io::Result<()> {
-        let file = self.storage.create(checkpoint::NAME_NEW, bytes.len() as u64).map_err(naming(checkpoint::NAME_NEW))?;
+        let file =
+            self.storage.create(checkpoint::NAME_NEW, bytes.len() as u64).map_err(naming(checkpoint::NAME_NEW))?;
         write_all(&*file, bytes)
     }
 
@@ -224,7 +230,9 @@ impl Keeper {
     /// Both usual names have the newest checkpoint: what stood for one of them goes. Where it stays it is older than these.
     fn remove_third(&mut self) {
         match self.storage.remove(checkpoint::NAME_THIRD) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => self.report("remove a checkpoint", Err(naming(checkpoint::NAME_THIRD)(error).into())),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                self.report("remove a checkpoint", Err(naming(checkpoint::NAME_THIRD)(error).into()))
+            }
             _ => {
                 self.third = false;
                 tracing::info!(journal = self.journal.number(), "a checkpoint that could not be replaced has been");
@@ -263,7 +271,8 @@ mod tests {
 
     #[test]
     fn one_that_could_not_be_read_is_passed_before_it_is_taken_for_older() {
-        let mut numbers = Numbers::new(FoundCheckpoint { number: 7, others_unread: true, third: false }, replay(3, 50), 6);
+        let mut numbers =
+            Numbers::new(FoundCheckpoint { number: 7, others_unread: true, third: false }, replay(3, 50), 6);
         assert_eq!(numbers.next(replay(3, 50)), 7 + NUMBERS_UNREAD);
         assert!(!numbers.tell_apart(replay(3, 50)), "it may cover segments 3 and 4");
         assert_eq!(numbers.next(replay(5, 80)), NUMBERS_UNREAD);

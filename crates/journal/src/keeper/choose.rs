@@ -65,7 +65,11 @@ pub(super) fn choose(usage: &[Usage], limits: &Limits, blocked: impl Fn(u64) -> 
         for (number, used) in usage[from..].iter().take(REPLACES_MAX).enumerate() {
             kept += used.kept_bytes;
             runs += used.runs;
-            if blocked(used.sequence) || !limits.is_loose(used) || kept > longest || number > 0 && runs > MERGED_RUNS_MAX {
+            if blocked(used.sequence)
+                || !limits.is_loose(used)
+                || kept > longest
+                || number > 0 && runs > MERGED_RUNS_MAX
+            {
                 break;
             }
             let least = if runs < MERGED_RUNS_MAX / RUNS_SHARE { least } else { 0 };
@@ -154,7 +158,11 @@ mod tests {
         let roomy = Limits { room_bytes: u64::MAX, ..ROOMY };
         for percent in [5, 20, 49] {
             let (copied, left) = settle(vec![long(percent)], &roomy);
-            assert_eq!((copied, left[0].file_bytes), (long(percent).kept_bytes, long(percent).kept_bytes), "{percent} %");
+            assert_eq!(
+                (copied, left[0].file_bytes),
+                (long(percent).kept_bytes, long(percent).kept_bytes),
+                "{percent} %"
+            );
         }
         assert_eq!(chosen(&[long(51)], &roomy), []);
         assert_eq!(chosen(&[long(20)], &ROOMY), [], "it would not fit");
@@ -162,7 +170,8 @@ mod tests {
 
     #[test]
     fn small_ones_are_gathered_once() {
-        let small = |at| Usage { sequence: at, file_bytes: SEGMENT / 10, live_bytes: 1, kept_bytes: SEGMENT / 10, runs: 1 };
+        let small =
+            |at| Usage { sequence: at, file_bytes: SEGMENT / 10, live_bytes: 1, kept_bytes: SEGMENT / 10, runs: 1 };
         assert_eq!(chosen(&(0..3).map(small).collect::<Vec<_>>(), &ROOMY), []);
         let (copied, left) = settle((0..100).map(small).collect(), &ROOMY);
         assert!(left.len() <= 100 / 4 && copied <= 20 * SEGMENT, "{} files, {copied} copied", left.len());
@@ -172,7 +181,13 @@ mod tests {
     fn of_many_runs(live: &[u64]) -> Vec<Usage> {
         let used = |(at, percent): (usize, &u64)| {
             let kept = SEGMENT / 40 * percent / 100;
-            Usage { sequence: at as u64, file_bytes: SEGMENT / 40, live_bytes: kept, kept_bytes: kept, runs: 400_000 * percent / 100 }
+            Usage {
+                sequence: at as u64,
+                file_bytes: SEGMENT / 40,
+                live_bytes: kept,
+                kept_bytes: kept,
+                runs: 400_000 * percent / 100,
+            }
         };
         live.iter().enumerate().map(used).collect()
     }
@@ -188,11 +203,21 @@ mod tests {
             assert!(copied <= 4 * live, "{percent} %: {copied} for {live}");
             // Where little is live they are gathered too.
             let runs = 200 * 400_000 * percent / 100;
-            assert!(left.len() as u64 <= 4 + runs / (MERGED_RUNS_MAX / RUNS_SHARE), "{percent} %: {} files", left.len());
+            assert!(
+                left.len() as u64 <= 4 + runs / (MERGED_RUNS_MAX / RUNS_SHARE),
+                "{percent} %: {} files",
+                left.len()
+            );
         }
         assert_eq!(chosen(&of_many_runs(&[100; 64]), &ROOMY), []);
         // What nobody would make today.
-        let huge = Usage { sequence: 0, file_bytes: SEGMENT, live_bytes: 1, kept_bytes: SEGMENT / 3, runs: 10 * MERGED_RUNS_MAX };
+        let huge = Usage {
+            sequence: 0,
+            file_bytes: SEGMENT,
+            live_bytes: 1,
+            kept_bytes: SEGMENT / 3,
+            runs: 10 * MERGED_RUNS_MAX,
+        };
         assert_eq!(chosen(&[huge], &ROOMY), [0]);
         assert_eq!(chosen(&[huge, Usage { sequence: 1, ..huge }], &ROOMY), [0]);
     }

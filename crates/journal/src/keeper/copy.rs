@@ -116,7 +116,12 @@ fn next_section(parts: &mut Vec<Part>, section_bytes: u64) -> Vec<Part> {
 
 impl Keeper {
     /// Copies what is live. Returns the logs that have something in the new segment; `None`: the journal is being shut down.
-    pub(super) fn copy_live(&mut self, sources: &[Source], copy: &mut Copy, limits: &Limits) -> Result<Option<HashSet<LogId>>, KeeperError> {
+    pub(super) fn copy_live(
+        &mut self,
+        sources: &[Source],
+        copy: &mut Copy,
+        limits: &Limits,
+    ) -> Result<Option<HashSet<LogId>>, KeeperError> {
         let plan = self.plan(sources)?;
         let mut parts = self.live_parts(&plan, limits)?;
         // The last ones first: sections are taken from the end.
@@ -149,7 +154,8 @@ impl Keeper {
             }
         }
         let config = self.journal.config();
-        let section_bytes = SECTION_BYTES_MAX.min(config.cold_bytes as u64 / CACHE_SHARE).min(config.segment_bytes / SEGMENT_SHARE);
+        let section_bytes =
+            SECTION_BYTES_MAX.min(config.cold_bytes as u64 / CACHE_SHARE).min(config.segment_bytes / SEGMENT_SHARE);
         Ok(Plan { sources, sharing, long: bytes >= entries * LONG_RUN_BYTES, section_bytes, runs })
     }
 
@@ -164,7 +170,9 @@ impl Keeper {
                 for row in rows {
                     let Some(log) = self.journal.log(row.log) else { continue };
                     let alone = !plan.sharing.contains(&row.log);
-                    let runs = self.live_runs(&log, row, index).map_err(|error| self.unreadable(segment, None, (row.log, row.base), error))?;
+                    let runs = self
+                        .live_runs(&log, row, index)
+                        .map_err(|error| self.unreadable(segment, None, (row.log, row.base), error))?;
                     parts.extend(runs.into_iter().map(|run| Part { source, alone, run, at: 0 }));
                 }
             }
@@ -173,7 +181,13 @@ impl Keeper {
     }
 
     /// Copies what is in a section. False: the journal is being shut down.
-    fn copy_section(&mut self, plan: &Plan<'_>, mut section: Vec<Part>, copy: &mut Copy, limits: &Limits) -> Result<bool, KeeperError> {
+    fn copy_section(
+        &mut self,
+        plan: &Plan<'_>,
+        mut section: Vec<Part>,
+        copy: &mut Copy,
+        limits: &Limits,
+    ) -> Result<bool, KeeperError> {
         section.sort_unstable_by_key(Part::by_place);
         let Some(memory) = self.read_section(plan, &mut section, limits)? else { return Ok(false) };
         section.sort_unstable_by_key(Part::by_log);
@@ -187,14 +201,20 @@ impl Keeper {
             }
             let sharers: Vec<Run> = same.iter().map(|part| part.run).collect();
             #[cfg(feature = "planted")]
-            let sharers = if self.journal.planted() == Some(crate::Planted::FreeSharedBody) { vec![sharers[0]] } else { sharers };
+            let sharers =
+                if self.journal.planted() == Some(crate::Planted::FreeSharedBody) { vec![sharers[0]] } else { sharers };
             copy.add_shared(&sharers, bytes)?;
         }
         Ok(true)
     }
 
     /// Reads the bodies of a section, which is in the order in which they lie, and notes where each is in memory.
-    fn read_section(&mut self, plan: &Plan<'_>, section: &mut [Part], limits: &Limits) -> Result<Option<Vec<u8>>, KeeperError> {
+    fn read_section(
+        &mut self,
+        plan: &Plan<'_>,
+        section: &mut [Part],
+        limits: &Limits,
+    ) -> Result<Option<Vec<u8>>, KeeperError> {
         let bodies = section.chunk_by(Part::lies_with).filter(|same| !same[0].run.is_gap()).count();
         let (mut wanted, mut bytes) = (Vec::with_capacity(bodies), 0u32);
         for same in section.chunk_by_mut(|one, other| one.lies_with(other)) {
@@ -209,12 +229,14 @@ impl Keeper {
         if plan.long {
             sweep = sweep.with_gap(LONG_RUN_GAP_BYTES);
         }
-        let mut bodies = section.chunk_by(|one, other| one.lies_with(other)).map(|same| same[0]).filter(|part| !part.run.is_gap());
+        let mut bodies =
+            section.chunk_by(|one, other| one.lies_with(other)).map(|same| same[0]).filter(|part| !part.run.is_gap());
         let mut read = 0;
         while let Some((run, body)) = sweep.next_as_written() {
             let part = bodies.next();
             let segment = &plan.sources[part.map_or(0, |part| usize::from(part.source))].0;
-            let body = body.and_then(|body| check_place(part, &run, memory.len(), || segment.file.name()).map(|()| body));
+            let body =
+                body.and_then(|body| check_place(part, &run, memory.len(), || segment.file.name()).map(|()| body));
             let unreadable = |error| self.unreadable(segment, Some(run.position), (run.log, run.base), error);
             memory.extend_from_slice(body.map_err(unreadable)?);
             if sweep.read_bytes() > read {
@@ -230,7 +252,13 @@ impl Keeper {
     }
 
     /// A run, or what an index says of a log, cannot be read.
-    fn unreadable(&self, segment: &Segment, position: Option<u32>, at: (LogId, Offset), error: SegmentError) -> KeeperError {
+    fn unreadable(
+        &self,
+        segment: &Segment,
+        position: Option<u32>,
+        at: (LogId, Offset),
+        error: SegmentError,
+    ) -> KeeperError {
         self.journal.note_unreadable(&segment.file.name(), position, at, &error);
         KeeperError::Source { sequence: segment.sequence, error }
     }

@@ -39,9 +39,7 @@ use crate::journal::Journal;
 use crate::log::Log;
 use crate::recent::SegmentRuns;
 use crate::recovery::{note_reached, spare_name};
-use crate::segments::{
-    PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name,
-};
+use crate::segments::{PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name};
 use crate::state::{StateChanges, StateMap};
 use crate::touched::TouchedLogs;
 use crate::window::{Gate, Grant};
@@ -215,10 +213,19 @@ struct Undeleted {
 impl Keeper {
     pub(crate) fn new(journal: Arc<Journal>, storage: Arc<dyn Storage>, start: KeeperStart) -> Self {
         let now = journal.now_ms();
-        let look = Look { wanted: !start.undeleted.is_empty(), whole: false, last: now, at: now, not_before: i64::MIN, sealed: i64::MIN, held_back: false };
+        let look = Look {
+            wanted: !start.undeleted.is_empty(),
+            whole: false,
+            last: now,
+            at: now,
+            not_before: i64::MIN,
+            sealed: i64::MIN,
+            held_back: false,
+        };
         let next = spare_name(start.next_sequence);
         let length = |name: &String| storage.open(name).and_then(|file| file.size());
-        let fits = |name: &String| *name == next || length(name).is_ok_and(|length| length == journal.config().segment_bytes);
+        let fits =
+            |name: &String| *name == next || length(name).is_ok_and(|length| length == journal.config().segment_bytes);
         let (whole, misfits): (Vec<_>, Vec<_>) = start.spares.into_iter().partition(fits);
         journal.set_spare_segments(whole.len() + misfits.len());
         let spares = spares::Spares::new(whole, misfits, journal.config().window_bytes.is_some(), now);
@@ -243,7 +250,11 @@ impl Keeper {
             next_sequence: start.next_sequence,
             pinned_from: None,
             spares,
-            undeleted: start.undeleted.into_iter().map(|(sequence, by)| Undeleted { name: segment_name(sequence), by: Some(by), told: true }).collect(),
+            undeleted: start
+                .undeleted
+                .into_iter()
+                .map(|(sequence, by)| Undeleted { name: segment_name(sequence), by: Some(by), told: true })
+                .collect(),
             unsynced: false,
             in_doubt: Vec::new(),
             setbacks: setbacks::Setbacks::default(),
@@ -292,7 +303,8 @@ impl Keeper {
 
     /// Were records let go since the last look, or is more to be had without a checkpoint, and is that look long enough ago?
     fn has_quiet_news(&self) -> bool {
-        self.is_quiet_since(self.look.at) && (self.journal.take_released() || self.look.held_back || self.journal.held_up().is_some())
+        self.is_quiet_since(self.look.at)
+            && (self.journal.take_released() || self.look.held_back || self.journal.held_up().is_some())
     }
 
     /// The clock may go back.
@@ -383,7 +395,8 @@ impl Keeper {
     fn ask_window(&mut self) -> Option<Grant> {
         let Some(marks) = self.journal.marks() else { return Some(Grant::Room) };
         // A file that is there already takes nothing more.
-        let wanted = if self.spares.is_empty() { self.journal.file_bytes() + self.journal.config().segment_bytes } else { 0 };
+        let wanted =
+            if self.spares.is_empty() { self.journal.file_bytes() + self.journal.config().segment_bytes } else { 0 };
         self.waits_for_dead = wanted > 0 && self.is_room_coming(wanted);
         if self.waits_for_dead {
             return None;
@@ -412,7 +425,12 @@ impl Keeper {
         self.begin_segment(file, (sequence, size), size)
     }
 
-    fn begin_segment(&self, file: Arc<dyn File>, (sequence, size): (u64, u64), written_before: u64) -> io::Result<PreparedSegment> {
+    fn begin_segment(
+        &self,
+        file: Arc<dyn File>,
+        (sequence, size): (u64, u64),
+        written_before: u64,
+    ) -> io::Result<PreparedSegment> {
         let header = SegmentHeader {
             kind: SegmentKind::Journal,
             journal: self.journal.uuid(),
@@ -490,7 +508,8 @@ impl Keeper {
         }
         for record in job.state.take() {
             // The archiver did not know yet that the log had ended.
-            let late = archive::log_of(record.key()).filter(|id| record.value().is_some() && !self.logs.contains_key(id));
+            let late =
+                archive::log_of(record.key()).filter(|id| record.value().is_some() && !self.logs.contains_key(id));
             self.ended.extend(late);
             self.state.apply(record);
         }
@@ -556,7 +575,11 @@ impl Keeper {
         }
         // Two holders are left when no reader has it: this one and the index.
         let unread = Arc::strong_count(&segment) == 1 && Arc::strong_count(&segment.file) <= 2;
-        let is_whole = || Ok::<_, io::Error>(!segment.file.is_linked()? && segment.file.size()? == self.journal.config().segment_bytes);
+        let is_whole = || {
+            Ok::<_, io::Error>(
+                !segment.file.is_linked()? && segment.file.size()? == self.journal.config().segment_bytes,
+            )
+        };
         let reusable = unread && is_whole().unwrap_or(false);
         let outcome = if reusable && self.spares.has_room(self.journal.now_ms()) {
             let spare = self.spares.next_name(sequence);

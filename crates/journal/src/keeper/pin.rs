@@ -40,7 +40,8 @@ impl Keeper {
             // A backup has one checkpoint, under its usual name.
             let name_there = if sequence.is_none() { checkpoint::NAME.to_owned() } else { name.clone() };
             let is_whole = sequence.is_none_or(|sequence| sequence < self.replay.segment);
-            self.give_second_name(&name, &folder.join(&name_there), is_whole.then_some(&mut copies)).map_err(failed("give a file a second name"))?;
+            self.give_second_name(&name, &folder.join(&name_there), is_whole.then_some(&mut copies))
+                .map_err(failed("give a file a second name"))?;
             if is_whole {
                 sealed.push(name_there);
             }

@@ -51,7 +51,13 @@ impl Pass {
     }
 
     /// May the records of `log` that end at `next` go? `left` bytes it has before anything is decided.
-    fn consider(&mut self, log: &Log, retention: Retention, left: u64, (next, bytes, age_ms): (Offset, u64, i64)) -> bool {
+    fn consider(
+        &mut self,
+        log: &Log,
+        retention: Retention,
+        left: u64,
+        (next, bytes, age_ms): (Offset, u64, i64),
+    ) -> bool {
         if self.settled.contains(&log.id()) {
             return false;
         }
@@ -124,7 +130,12 @@ impl Keeper {
                     of_segment.push((row.log, row.bytes_from(archived)));
                 }
             });
-            note_measured(&mut self.unmeasured, (self.journal.number(), segment.sequence), measured.as_ref().err(), now);
+            note_measured(
+                &mut self.unmeasured,
+                (self.journal.number(), segment.sequence),
+                measured.as_ref().err(),
+                now,
+            );
             let is_measured = measured.is_ok();
             usage.push(measured.unwrap_or_else(|_| Usage::unknown(segment, self.journal.config().segment_bytes)));
             if is_measured {
@@ -196,7 +207,8 @@ impl Keeper {
                 Err(error) => {
                     // It could be read just now, and is part of what logs have: nothing behind it is decided before the next look.
                     note_measured(&mut self.unmeasured, (self.journal.number(), segment.sequence), Some(&error), now);
-                    let here = |log: &Arc<Log>| log.inner().segments.iter().any(|sequence| sequence == segment.sequence);
+                    let here =
+                        |log: &Arc<Log>| log.inner().segments.iter().any(|sequence| sequence == segment.sequence);
                     pass.settled.extend(self.journal.all_logs().iter().filter(|log| here(log)).map(|log| log.id()));
                     continue;
                 }
@@ -205,7 +217,10 @@ impl Keeper {
                 let Some(log) = self.journal.log(row.log) else { continue };
                 let (retention, from) = considered_from(&log);
                 let archived = log.archived_until();
-                if retention != Retention::default() && row.next > from.max(archived) && !pass.has_moved(&log, (from, archived)) {
+                if retention != Retention::default()
+                    && row.next > from.max(archived)
+                    && !pass.has_moved(&log, (from, archived))
+                {
                     let left = pass.left.get(&log.id()).copied().unwrap_or_else(|| self.bytes_of(&log));
                     let bytes = row.bytes_from(archived);
                     pass.consider(&log, retention, left, (row.next, bytes, now - row.last_append));

@@ -38,12 +38,19 @@ impl Keeper {
         let leftover = self.remove_leftover();
         // A checkpoint names the segments of before the last rewriting only: recovery looks back one step, not two.
         let owed = self.copy_owed && !self.journal.is_disk_full();
-        if self.rewritten_since_checkpoint || owed || self.checkpoint_failed.is_some() || self.is_checkpoint_worth(&usage) {
+        if self.rewritten_since_checkpoint
+            || owed
+            || self.checkpoint_failed.is_some()
+            || self.is_checkpoint_worth(&usage)
+        {
             self.write_checkpoint()?;
         }
         let covered = self.checkpointed.min(self.pinned_from.unwrap_or(u64::MAX));
         usage.retain(|used| used.sequence < covered);
-        let dead: Vec<u64> = usage.extract_if(.., |used| used.live_bytes == 0 && !self.stays(used.sequence)).map(|used| used.sequence).collect();
+        let dead: Vec<u64> = usage
+            .extract_if(.., |used| used.live_bytes == 0 && !self.stays(used.sequence))
+            .map(|used| used.sequence)
+            .collect();
         self.free(&dead, None)?;
         if self.is_room_coming(self.journal.file_bytes()) {
             self.look.wanted = true;
@@ -61,7 +68,8 @@ impl Keeper {
         // It is written twice.
         let segment_bytes = self.journal.config().segment_bytes;
         // Where what is said of records finds no room soon a little is enough; the space for a checkpoint is there.
-        let is_worth = gain > 2 * self.checkpoint_bytes && gain >= segment_bytes / 2 || self.journal.is_state_short() && gain >= segment_bytes / GAIN_WHEN_SHORT_SHARE;
+        let is_worth = gain > 2 * self.checkpoint_bytes && gain >= segment_bytes / 2
+            || self.journal.is_state_short() && gain >= segment_bytes / GAIN_WHEN_SHORT_SHARE;
         self.look.held_back = is_worth && !self.is_quiet_since(self.look.sealed) && !self.is_short();
         is_worth && !self.look.held_back
     }
@@ -72,7 +80,11 @@ impl Keeper {
         let mut outcome = Ok(());
         for _ in 0..TURN_MAX {
             let limits = self.limits()?;
-            let blocked = |sequence| self.setbacks.blocks(sequence) || self.stays(sequence) || self.journal.window().is_being_emptied(sequence) && !limits.short;
+            let blocked = |sequence| {
+                self.setbacks.blocks(sequence)
+                    || self.stays(sequence)
+                    || self.journal.window().is_being_emptied(sequence) && !limits.short
+            };
             let Some(victims) = choose(usage, &limits, blocked) else { break };
             let first = victims[0].sequence;
             let at = usage.iter().position(|used| used.sequence == first).unwrap_or(0);
@@ -136,7 +148,11 @@ impl Keeper {
     pub(super) fn forget_setback(&mut self, segment: &Segment) {
         self.journal.unreadable_places().forget(&segment.file.name());
         if self.setbacks.leave(segment.sequence) {
-            tracing::info!(journal = self.journal.number(), segment = segment_name(segment.sequence), "a segment that could not be rewritten is, or all of it is dead");
+            tracing::info!(
+                journal = self.journal.number(),
+                segment = segment_name(segment.sequence),
+                "a segment that could not be rewritten is, or all of it is dead"
+            );
         }
     }
 
@@ -150,8 +166,13 @@ impl Keeper {
 
     /// False: it was given up, and everything is as it was.
     fn rewrite_into(&mut self, victims: &[u64], limits: &Limits) -> Result<bool, KeeperError> {
-        let sources: Vec<Source> =
-            self.journal.segments().sealed().into_iter().filter(|(segment, _)| victims.contains(&segment.sequence)).collect();
+        let sources: Vec<Source> = self
+            .journal
+            .segments()
+            .sealed()
+            .into_iter()
+            .filter(|(segment, _)| victims.contains(&segment.sequence))
+            .collect();
         if sources.len() != victims.len() {
             return Ok(false);
         }
@@ -183,7 +204,9 @@ impl Keeper {
         write_index(&*file, end, &ids, places, &info).map_err(naming(NAME_REWRITING))?;
         file.sync().map_err(naming(NAME_REWRITING))?;
         let index = self.open_index(&file, sequence)?;
-        if let Err(error) = self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file)) {
+        if let Err(error) =
+            self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file))
+        {
             self.look_what_replaced(header, error)?;
         }
         // The file has the name. Whatever fails from here on, the table says so too: else a segment might be rewritten that this one says it replaces.
@@ -204,7 +227,9 @@ impl Keeper {
         match self.has_replaced(&new) {
             Some(true) => Ok(()),
             // Only that segment is left alone.
-            Some(false) => Err(KeeperError::Source { sequence: new.sequence, error: SegmentError::Io { file, source } }),
+            Some(false) => {
+                Err(KeeperError::Source { sequence: new.sequence, error: SegmentError::Io { file, source } })
+            }
             None => {
                 self.in_doubt.push(new);
                 Err(naming(&file)(source).into())
@@ -214,7 +239,8 @@ impl Keeper {
 
     /// Has the file with this header the name of its segment? None: that cannot be found out now.
     fn has_replaced(&self, new: &SegmentHeader) -> Option<bool> {
-        let header = |name: &str| self.storage.open_to_read(name).ok().and_then(|file| SegmentHeader::read(&*file).ok());
+        let header =
+            |name: &str| self.storage.open_to_read(name).ok().and_then(|file| SegmentHeader::read(&*file).ok());
         match header(&segment_name(new.sequence)) {
             Some(there) => Some(there == *new),
             None => (header(NAME_REWRITING)? == *new).then_some(false),
@@ -249,8 +275,13 @@ impl Keeper {
     fn take_over(&mut self, new: &SegmentHeader) -> Result<(), KeeperError> {
         let (file, index) = self.open_rewritten(new.sequence)?;
         let logs: HashSet<LogId> = index.rows()?.iter().map(|row| row.log).collect();
-        let sources: Vec<Source> =
-            self.journal.segments().sealed().into_iter().filter(|(segment, _)| new.replaces.contains(&segment.sequence)).collect();
+        let sources: Vec<Source> = self
+            .journal
+            .segments()
+            .sealed()
+            .into_iter()
+            .filter(|(segment, _)| new.replaces.contains(&segment.sequence))
+            .collect();
         if sources.first().is_none_or(|(first, _)| first.sequence != new.sequence) {
             return Err(io::Error::from(io::ErrorKind::NotFound).into());
         }
@@ -260,7 +291,14 @@ impl Keeper {
     }
 
     /// Puts a rewritten segment that has its name in the place of those it was made of, and frees these.
-    fn put_rewritten(&mut self, sources: Vec<Source>, sequence: u64, file: Arc<dyn File>, index: SealedIndex, logs: &HashSet<LogId>) -> io::Result<()> {
+    fn put_rewritten(
+        &mut self,
+        sources: Vec<Source>,
+        sequence: u64,
+        file: Arc<dyn File>,
+        index: SealedIndex,
+        logs: &HashSet<LogId>,
+    ) -> io::Result<()> {
         // Before any of them is rewritten once more.
         self.rewritten_since_checkpoint = true;
         self.replace(&sources, sequence, file, index, logs);
@@ -278,7 +316,9 @@ impl Keeper {
             match self.storage.rename(NAME_ROOM, NAME_REWRITING) {
                 Ok(()) => return Ok(self.storage.open(NAME_REWRITING).map_err(naming(NAME_REWRITING))?),
                 // Then of what is free.
-                Err(error) => self.report("use the space that is kept for a rewriting", Err(naming(NAME_ROOM)(error).into())),
+                Err(error) => {
+                    self.report("use the space that is kept for a rewriting", Err(naming(NAME_ROOM)(error).into()))
+                }
             }
         }
         Ok(self.storage.create(NAME_REWRITING, SEGMENT_HEADER_BYTES as u64).map_err(naming(NAME_REWRITING))?)
@@ -296,7 +336,14 @@ impl Keeper {
     }
 
     /// Puts the new segment into the table, and points the logs at it.
-    fn replace(&self, sources: &[Source], sequence: u64, file: Arc<dyn File>, index: SealedIndex, logs: &HashSet<LogId>) {
+    fn replace(
+        &self,
+        sources: &[Source],
+        sequence: u64,
+        file: Arc<dyn File>,
+        index: SealedIndex,
+        logs: &HashSet<LogId>,
+    ) {
         self.journal.segments().insert_sealed(sequence, file, index);
         self.journal.cold().forget(sources[0].0.id);
         for log in self.journal.all_logs() {

@@ -38,9 +38,10 @@ impl Keeper {
         }
         let created = match self.storage.create(checkpoint::NAME_NEW, bytes) {
             // Where that cannot be had, of what is kept for a rewriting, which comes behind it.
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                self.take_for_checkpoint(NAME_RESERVE, bytes).or_else(|_| self.take_for_checkpoint(NAME_ROOM, bytes)).map_err(|_| error)
-            }
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self
+                .take_for_checkpoint(NAME_RESERVE, bytes)
+                .or_else(|_| self.take_for_checkpoint(NAME_ROOM, bytes))
+                .map_err(|_| error),
             outcome => outcome,
         };
         created.map_err(naming(checkpoint::NAME_NEW))
@@ -86,7 +87,8 @@ impl Keeper {
             return false;
         }
         let Err(error) = outcome else { return outcome.is_ok_and(|kept| kept) };
-        let wanted = self.reserve_bytes() + room_bytes(&self.journal) + self.journal.config().segment_bytes + LEFT_BYTES;
+        let wanted =
+            self.reserve_bytes() + room_bytes(&self.journal) + self.journal.config().segment_bytes + LEFT_BYTES;
         self.report_reserves(error);
         self.storage.free_bytes().is_ok_and(|free| free >= wanted)
     }
@@ -157,7 +159,8 @@ impl Keeper {
     }
 
     fn make_for_state(&self) -> io::Result<PreparedSegment> {
-        let (sequence, wanted) = (self.next_sequence, self.journal.config().segment_bytes / STATE_SHARE / SECTOR as u64 * SECTOR as u64);
+        let (sequence, wanted) =
+            (self.next_sequence, self.journal.config().segment_bytes / STATE_SHARE / SECTOR as u64 * SECTOR as u64);
         let name = segment_name(sequence);
         let (file, size) = if self.storage.list()?.contains(&name) {
             let file = self.storage.open(&name)?;
@@ -250,7 +253,8 @@ impl Keeper {
         if !self.is_short() {
             // The window has room for one segment, the disk for one that was longer before.
             let free = self.storage.free_bytes().unwrap_or(0).saturating_sub(segment_bytes);
-            let room_bytes = if self.journal.config().window_bytes.is_some() { segment_bytes } else { free.max(segment_bytes) };
+            let room_bytes =
+                if self.journal.config().window_bytes.is_some() { segment_bytes } else { free.max(segment_bytes) };
             return Ok(Limits { segment_bytes, room_bytes, short: false });
         }
         // Another journal may take what is free meanwhile; what is kept is there in any case.
@@ -282,5 +286,7 @@ fn room_bytes(journal: &Journal) -> u64 {
 
 /// What the next checkpoint, the one before it, its copy, one that cannot be replaced, and the space that is kept take beside segments.
 pub(super) fn other_bytes(journal: &Journal, checkpoint_bytes: u64) -> u64 {
-    4 * checkpoint_bytes.next_multiple_of(SECTOR as u64) + (2 * checkpoint_bytes).max(RESERVE_BYTES_MIN) + room_bytes(journal)
+    4 * checkpoint_bytes.next_multiple_of(SECTOR as u64)
+        + (2 * checkpoint_bytes).max(RESERVE_BYTES_MIN)
+        + room_bytes(journal)
 }

@@ -119,7 +119,9 @@ impl Keeper {
             self.journal.set_spare_segments(self.spares.files());
             match renamed {
                 Ok(()) => return true,
-                Err(error) => tracing::warn!(journal = self.journal.number(), file = spare, %error, "a spare segment file cannot be used"),
+                Err(error) => {
+                    tracing::warn!(journal = self.journal.number(), file = spare, %error, "a spare segment file cannot be used")
+                }
             }
         }
         false

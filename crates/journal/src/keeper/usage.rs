@@ -32,7 +32,13 @@ impl Usage {
     /// Of a segment whose index cannot be read: all of it may be live, so it is neither freed nor rewritten.
     pub fn unknown(segment: &Segment, segment_bytes: u64) -> Self {
         let bytes = segment.bytes().max(1);
-        Self { sequence: segment.sequence, file_bytes: bytes, live_bytes: bytes, kept_bytes: bytes.max(segment_bytes), runs: 0 }
+        Self {
+            sequence: segment.sequence,
+            file_bytes: bytes,
+            live_bytes: bytes,
+            kept_bytes: bytes.max(segment_bytes),
+            runs: 0,
+        }
     }
 }
 
@@ -81,7 +87,8 @@ impl Keeper {
         if self.journal.planted() == Some(crate::Planted::FreeSharedBody) {
             live_rows.iter_mut().skip(2).for_each(|is_live| *is_live = false);
         }
-        count.bytes += if count.exact { self.live_shared(&rows, &live_rows, index)? } else { shared_of(index, &rows, &live_rows) };
+        count.bytes +=
+            if count.exact { self.live_shared(&rows, &live_rows, index)? } else { shared_of(index, &rows, &live_rows) };
         let kept = count.bytes + count.entries * INDEX_ENTRY_BYTES as u64 + count.rows * ROW_BYTES as u64;
         Ok(Usage {
             sequence: segment.sequence,
@@ -121,7 +128,11 @@ impl Keeper {
                 continue;
             }
             match runs.last_mut() {
-                Some(gap) if gap.is_gap() && gap.next == run.base && run.next.since(gap.base) <= crate::run::OFFSETS_MAX => gap.next = run.next,
+                Some(gap)
+                    if gap.is_gap() && gap.next == run.base && run.next.since(gap.base) <= crate::run::OFFSETS_MAX =>
+                {
+                    gap.next = run.next
+                }
                 _ => runs.push(run.gap()),
             }
         }

@@ -108,9 +108,16 @@ fn at_the_bound_of_memory_new_producers_take_the_place_of_silent_ones() {
     assert_eq!(room.refused(), 1);
     assert!(write(&mut producers, 5, 2), "it is known");
     let full = room.bytes();
-    (70_000..71_000).for_each(|id| producers.end_transaction(&by(id), Marker::Abort, Offset(9), 2, (Offset(0), Offset(9))));
+    (70_000..71_000)
+        .for_each(|id| producers.end_transaction(&by(id), Marker::Abort, Offset(9), 2, (Offset(0), Offset(9))));
     assert_eq!(room.bytes(), full, "markers of producers that are not known");
-    producers.end_transaction(&BatchHeader { producer_epoch: 3, ..by(5) }, Marker::Abort, Offset(9), 2, (Offset(0), Offset(9)));
+    producers.end_transaction(
+        &BatchHeader { producer_epoch: 3, ..by(5) },
+        Marker::Abort,
+        Offset(9),
+        2,
+        (Offset(0), Offset(9)),
+    );
     assert_eq!(producers.judge(&by(5)), Verdict::Fenced, "of one that is known");
 
     // Another log takes some in any case, and no more.
@@ -122,7 +129,11 @@ fn at_the_bound_of_memory_new_producers_take_the_place_of_silent_ones() {
     let before = room.bytes();
     assert!((20_000..20_100).all(|id| write(&mut producers, id, later)));
     assert!(room.bytes() <= before, "{} {before}", room.bytes());
-    assert_eq!(producers.judge(&BatchHeader { base_sequence: 5, ..by(20_050) }), Verdict::OutOfOrder, "who is not silent stays");
+    assert_eq!(
+        producers.judge(&BatchHeader { base_sequence: 5, ..by(20_050) }),
+        Verdict::OutOfOrder,
+        "who is not silent stays"
+    );
 
     // What a start brings back is counted, and goes with its log.
     let mut restored = Producers::default();

@@ -32,7 +32,11 @@ fn fault() -> io::Error {
 
 impl Faulty {
     pub fn refusing(folder: &Path, refused: String) -> Self {
-        Self { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), refused, once: Mutex::default() }
+        Self {
+            storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"),
+            refused,
+            once: Mutex::default(),
+        }
     }
 
     pub fn fail_once(&self, fault: Option<(String, Fault)>) {

@@ -5,6 +5,7 @@
 //! the journal. It was *torn* by a crash, and is cut off, unless a chunk header behind it, in its segment or the next, says that it had
 //! been durable: then it is *corrupt*, and opening fails with file and position.
 
+mod behind;
 #[cfg(test)]
 mod faulty;
 mod missing;
@@ -36,12 +37,11 @@ use crate::producers::Producers;
 use crate::reached;
 use crate::recent::SegmentRuns;
 use crate::run::Run;
+use crate::segments::{SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of};
 use crate::state::{StateChanges, StateMap};
-use crate::segments::{
-    SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of,
-};
 use crate::touched::TouchedLogs;
 use crate::writer::{ActiveSegment, Writer, WriterStart};
+use behind::{check_behind, goes_on, is_there};
 pub use owner::owners;
 use scan::{Chain, Scanned};
 use unproven::Unproven;
@@ -88,7 +88,10 @@ impl OpenError {
     /// Is a file not what was written, rather than not to be had?
     pub fn is_damage(&self) -> bool {
         match self {
-            Self::Segment(SegmentError::Corrupt { .. }) | Self::Checkpoint(CheckpointError::Corrupt(_)) | Self::MissingSegment { .. } | Self::MissingRecords { .. } => true,
+            Self::Segment(SegmentError::Corrupt { .. })
+            | Self::Checkpoint(CheckpointError::Corrupt(_))
+            | Self::MissingSegment { .. }
+            | Self::MissingRecords { .. } => true,
             Self::Segment(_) | Self::Checkpoint(_) | Self::Archive(_) | Self::Io { .. } => false,
         }
     }
@@ -160,13 +163,21 @@ pub fn open<S: Submitter>(
     let recovered = replaying.run(&*storage)?;
     let term = Term(recovered.chain.term.0 + 1);
     #[cfg(feature = "planted")]
-    let term = if journal.planted() == Some(crate::Planted::KeepTerm) && recovered.chain.term.0 > 0 { recovered.chain.term } else { term };
+    let term = if journal.planted() == Some(crate::Planted::KeepTerm) && recovered.chain.term.0 > 0 {
+        recovered.chain.term
+    } else {
+        term
+    };
     journal.set_term(term);
     let active = recovered.active;
     // What was replayed may be complete but not durable: flush before anybody sees it.
     recovered.unproven.write_again(&*storage).map_err(io_error("write the end of the journal again"))?;
     let replayed = recovered.sealing.iter().map(|job| &job.file);
-    [&active.file].into_iter().chain(replayed).try_for_each(|file| file.sync()).map_err(io_error("flush the journal"))?;
+    [&active.file]
+        .into_iter()
+        .chain(replayed)
+        .try_for_each(|file| file.sync())
+        .map_err(io_error("flush the journal"))?;
     let next_sequence = active.sequence + 1;
     put_aside(&*storage, journal.number(), next_sequence).map_err(io_error("list the journal's folder"))?;
     storage.sync_folder().map_err(io_error("flush the folder"))?;
@@ -207,7 +218,11 @@ pub fn open<S: Submitter>(
 fn remove_replaced(storage: &dyn Storage, files: &Files, journal: &Journal) -> Result<BTreeMap<u64, u64>, OpenError> {
     let replaced = replaced::find(storage, &files.segments, journal.uuid());
     #[cfg(feature = "planted")]
-    let replaced = if journal.planted() == Some(crate::Planted::TakeUnreadable) { Ok(replaced.unwrap_or_default()) } else { replaced };
+    let replaced = if journal.planted() == Some(crate::Planted::TakeUnreadable) {
+        Ok(replaced.unwrap_or_default())
+    } else {
+        replaced
+    };
     let mut replaced = replaced?;
     if !replaced.is_empty() {
         // The name of what replaces them may not be durable.
@@ -287,11 +302,16 @@ fn read_checkpoint(storage: &dyn Storage, files: &Files) -> Result<Option<(Check
     for name in &files.checkpoints {
         match read_one(storage, name) {
             Ok(checkpoint) => whole.push((*name, checkpoint)),
-            Err(error @ OpenError::Checkpoint(CheckpointError::NewerVersion { .. })) if *name == checkpoint::NAME => return Err(error),
+            Err(error @ OpenError::Checkpoint(CheckpointError::NewerVersion { .. })) if *name == checkpoint::NAME => {
+                return Err(error);
+            }
             Err(error) => unread.push((*name, error)),
         }
     }
-    let owner = files.segments.iter().find_map(|sequence| SegmentHeader::read(&*storage.open(&segment_name(*sequence)).ok()?).ok());
+    let owner = files
+        .segments
+        .iter()
+        .find_map(|sequence| SegmentHeader::read(&*storage.open(&segment_name(*sequence)).ok()?).ok());
     let Some((used, checkpoint)) = Checkpoint::best(whole, owner.map(|header| header.journal)) else {
         return match unread.into_iter().next() {
             Some((_, error)) => Err(error),
@@ -303,7 +323,11 @@ fn read_checkpoint(storage: &dyn Storage, files: &Files) -> Result<Option<(Check
         tracing::error!(file, %error, used, "a checkpoint cannot be read; another one is used, which says the same");
     }
     if !files.checkpoints.contains(&checkpoint::NAME) {
-        tracing::error!(file = checkpoint::NAME, used, "a checkpoint is not there; another one is used, which says the same");
+        tracing::error!(
+            file = checkpoint::NAME,
+            used,
+            "a checkpoint is not there; another one is used, which says the same"
+        );
     }
     let third = files.checkpoints.contains(&checkpoint::NAME_THIRD);
     let found = FoundCheckpoint { number: checkpoint.number, others_unread: !unread.is_empty(), third };
@@ -332,11 +356,7 @@ fn read_one(storage: &dyn Storage, name: &str) -> Result<Checkpoint, OpenError> 
 }
 
 /// Makes segment `sequence`, to be written from its start. A file that is there already stays: a checkpoint may say that it is.
-fn begin_segment(
-    journal: &Journal,
-    storage: &dyn Storage,
-    sequence: u64,
-) -> Result<ActiveSegment, OpenError> {
+fn begin_segment(journal: &Journal, storage: &dyn Storage, sequence: u64) -> Result<ActiveSegment, OpenError> {
     let (name, size) = (segment_name(sequence), journal.config().segment_bytes);
     let file = if is_there(storage, sequence)? {
         let file = open_named(storage, &name)?;
@@ -359,7 +379,8 @@ fn begin_segment(
 
 /// What a repair has made, or something else has cut, is made as long as a segment is; if there is no space, it is left soon.
 fn grown(active: ActiveSegment, bytes: u64) -> ActiveSegment {
-    let is_grown = active.size < bytes && !active.file.is_linked().unwrap_or(true) && active.file.allocate(bytes).is_ok();
+    let is_grown =
+        active.size < bytes && !active.file.is_linked().unwrap_or(true) && active.file.allocate(bytes).is_ok();
     ActiveSegment { size: if is_grown { bytes } else { active.size }, ..active }
 }
 
@@ -493,7 +514,9 @@ impl Replay {
         check_behind(storage, sequence, self.journal.uuid(), &chain)?;
         let reached = reached::read(storage, self.journal.uuid());
         if chain.index < reached {
-            let (file, position) = active.as_ref().map_or((segment_name(self.from.segment), 0), |active| (active.file.name(), active.position));
+            let (file, position) = active
+                .as_ref()
+                .map_or((segment_name(self.from.segment), 0), |active| (active.file.name(), active.position));
             return Err(SegmentError::Corrupt { file, position, what: short(chain.index, reached) }.into());
         }
         let active = match active {
@@ -547,7 +570,8 @@ impl Replay {
     /// A rewriting after the checkpoint moved runs to another segment than the checkpoint says.
     fn follow_rewritten(&self, log: &crate::Log, rewritten: &[(u64, Vec<u64>)]) -> Result<(), OpenError> {
         for (sequence, replaces) in rewritten {
-            let held: Vec<u64> = log.inner().segments.iter().filter(|held| held != sequence && replaces.contains(held)).collect();
+            let held: Vec<u64> =
+                log.inner().segments.iter().filter(|held| held != sequence && replaces.contains(held)).collect();
             if held.is_empty() {
                 continue;
             }
@@ -618,7 +642,8 @@ impl Replay {
                 let (key, value) = split_state(bytes).map_err(|error| wrong(&error.to_string()))?;
                 let value = (entry.flags & FLAG_DELETED == 0).then_some(value);
                 // Objects are of logs that have records in sealed segments. One that is nowhere had ended when the archiver did not know it yet.
-                let late = archive::log_of(key).filter(|id| value.is_some() && !self.omits && self.journal.log(*id).is_none());
+                let late =
+                    archive::log_of(key).filter(|id| value.is_some() && !self.omits && self.journal.log(*id).is_none());
                 self.ended.extend(late);
                 self.state.put(key, value);
                 active.state.put(key, value);
@@ -642,7 +667,10 @@ impl Replay {
             }
             EntryKind::Data => {
                 #[cfg(feature = "planted")]
-                if self.journal.planted() == Some(crate::Planted::DropAbsent) && self.checkpointed && !self.checkpoint_logs.contains_key(&entry.log) {
+                if self.journal.planted() == Some(crate::Planted::DropAbsent)
+                    && self.checkpointed
+                    && !self.checkpoint_logs.contains_key(&entry.log)
+                {
                     return Ok(());
                 }
                 let log = self.journal.log(entry.log).unwrap_or_else(|| self.begin_log(entry.log, entry.base));
@@ -690,7 +718,9 @@ fn replay_run(
             log.set_marked(batch.next());
         }
         match Marker::of(&batch, &bytes[at..]) {
-            Some(marker) => producers.end_transaction(&batch, marker, batch.base(), header.time, (log.start(), entry.next())),
+            Some(marker) => {
+                producers.end_transaction(&batch, marker, batch.base(), header.time, (log.start(), entry.next()))
+            }
             None => producers.remember(&batch, batch.base(), header.time),
         }
     }
@@ -708,14 +738,21 @@ fn replay_run(
 ///
 /// Its header is flushed before its first chunk is written. A header that cannot be read is therefore what a crash left while the segment was being
 /// prepared, and nothing can be in it; or it is damage, if what continues the journal is behind it.
-fn open_segment(storage: &dyn Storage, sequence: u64, uuid: Uuid, chain: &Chain) -> Result<Option<Arc<dyn File>>, OpenError> {
+fn open_segment(
+    storage: &dyn Storage,
+    sequence: u64,
+    uuid: Uuid,
+    chain: &Chain,
+) -> Result<Option<Arc<dyn File>>, OpenError> {
     let name = segment_name(sequence);
     if !storage.list().map_err(io_error("list the journal's folder"))?.contains(&name) {
         return Ok(None);
     }
     let file = open_named(storage, &name)?;
     let what = match SegmentHeader::read(&*file) {
-        Ok(header) if header.sequence == sequence && header.journal == uuid && header.kind == SegmentKind::Journal => return Ok(Some(file)),
+        Ok(header) if header.sequence == sequence && header.journal == uuid && header.kind == SegmentKind::Journal => {
+            return Ok(Some(file));
+        }
         Ok(_) => "the header of another segment".to_owned(),
         Err(SegmentError::Corrupt { what, .. }) => what,
         Err(error) => return Err(error.into()),
@@ -732,36 +769,4 @@ fn open_segment(storage: &dyn Storage, sequence: u64, uuid: Uuid, chain: &Chain)
 /// What is wrong with a journal that had come further.
 pub(crate) fn short(ends: LogIndex, reached: LogIndex) -> String {
     format!("the journal ends here with chunk {ends}, and had come to chunk {reached}")
-}
-
-fn is_there(storage: &dyn Storage, sequence: u64) -> Result<bool, OpenError> {
-    Ok(storage.list().map_err(io_error("list the journal's folder"))?.contains(&segment_name(sequence)))
-}
-
-/// Does the journal go on in the segment `file` behind `full`? Fails when the end of `full` is missing.
-fn goes_on(full: &ActiveSegment, file: &Arc<dyn File>, uuid: Uuid, chain: &Chain) -> Result<bool, OpenError> {
-    let sequence = full.sequence + 1;
-    let mut scanner = scan::Scanner::new(Arc::clone(file), uuid, sequence);
-    let first = scanner.header_at(SEGMENT_HEADER_BYTES as u64)?;
-    if first.is_some_and(|first| first.index > chain.index.next() && first.durable_index > chain.index) {
-        let what = format!("chunk {} is missing, and segment {sequence} goes on behind it", chain.index.next());
-        return Err(SegmentError::Corrupt { file: full.file.name(), position: full.position, what }.into());
-    }
-    Ok(scanner.first(chain)?.is_some())
-}
-
-/// Fails when `end`, where the journal ends, is gone: a segment behind it was made, which happens when `end` is there and no start has put it
-/// aside; or one says that more of the journal had been durable.
-fn check_behind(storage: &dyn Storage, end: u64, uuid: Uuid, chain: &Chain) -> Result<(), OpenError> {
-    let Files { segments, spares, .. } = Files::list(storage)?;
-    let is_gone = !segments.contains(&end) && !spares.contains(&spare_name(end));
-    for sequence in segments.into_iter().filter(|sequence| *sequence > end) {
-        let file = open_named(storage, &segment_name(sequence))?;
-        let is_made = |header: SegmentHeader| header.journal == uuid && header.sequence == sequence;
-        let is_made = is_gone && SegmentHeader::read(&*file).is_ok_and(is_made);
-        if is_made || scan::Scanner::new(file, uuid, sequence).says_durable(chain.index.next())? {
-            return Err(OpenError::MissingSegment { sequence: end });
-        }
-    }
-    Ok(())
 }

@@ -23,7 +23,9 @@ pub(super) fn find(storage: &dyn Storage, segments: &[u64], uuid: Uuid) -> Resul
     let mut replaced = BTreeMap::new();
     for sequence in segments {
         if !replaced.contains_key(sequence) {
-            let others = replaced_by(storage, *sequence, uuid)?.into_iter().filter(|other| other != sequence && segments.binary_search(other).is_ok());
+            let others = replaced_by(storage, *sequence, uuid)?
+                .into_iter()
+                .filter(|other| other != sequence && segments.binary_search(other).is_ok());
             replaced.extend(others.map(|other| (other, *sequence)));
         }
     }
@@ -48,7 +50,11 @@ pub(super) fn remove(storage: &dyn Storage, journal: u16, replaced: &mut BTreeMa
 fn replaced_by(storage: &dyn Storage, sequence: u64, uuid: Uuid) -> Result<Vec<u64>, OpenError> {
     let file = open_named(storage, &segment_name(sequence))?;
     match SegmentHeader::read(&*file) {
-        Ok(header) if header.kind == SegmentKind::Rewritten && header.journal == uuid && header.sequence == sequence => Ok(header.replaces),
+        Ok(header)
+            if header.kind == SegmentKind::Rewritten && header.journal == uuid && header.sequence == sequence =>
+        {
+            Ok(header.replaces)
+        }
         Ok(_) | Err(SegmentError::Corrupt { .. } | SegmentError::NewerVersion { .. }) => Ok(Vec::new()),
         Err(error @ SegmentError::Io { .. }) => Err(error.into()),
     }
@@ -95,7 +101,12 @@ mod tests {
             remove(&storage, 0, &mut replaced);
             assert_eq!(replaced, left);
         }
-        let mut there: Vec<u64> = Faulty::refusing(folder.path(), String::new()).list().expect("a folder").iter().filter_map(|name| sequence_of(name)).collect();
+        let mut there: Vec<u64> = Faulty::refusing(folder.path(), String::new())
+            .list()
+            .expect("a folder")
+            .iter()
+            .filter_map(|name| sequence_of(name))
+            .collect();
         there.sort_unstable();
         assert_eq!(there, [1, 2, 4]);
     }

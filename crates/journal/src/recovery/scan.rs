@@ -8,8 +8,8 @@ use types::{LogIndex, Term};
 use uuid::Uuid;
 
 use super::OpenError;
-use crate::chunk::{ChunkError, ChunkHeader, Entry, EntryKind, FLAG_LEFT, check_bodies, decode_directory};
 use crate::checkpoint::ReplayFrom;
+use crate::chunk::{ChunkError, ChunkHeader, Entry, EntryKind, FLAG_LEFT, check_bodies, decode_directory};
 use crate::disk::{File, SECTOR};
 use crate::segments::{SEGMENT_HEADER_BYTES, SegmentError};
 
@@ -101,7 +101,9 @@ impl Scanner {
                 Err(SegmentError::NewerVersion { file: self.file.name(), found, known }.into())
             }
             bad => {
-                let what = bad.err().map_or_else(|| "chunk does not continue the journal".to_owned(), |error| error.to_string());
+                let what = bad
+                    .err()
+                    .map_or_else(|| "chunk does not continue the journal".to_owned(), |error| error.to_string());
                 let behind = self.behind(chain, position)?;
                 #[cfg(feature = "planted")]
                 if self.short_sight && behind > position + (4 << 20) {
@@ -125,7 +127,9 @@ impl Scanner {
     /// The header at `position`, if it is one of this segment.
     pub fn header_at(&mut self, position: u64) -> Result<Option<ChunkHeader>, OpenError> {
         let header = self.bytes(position, SECTOR)?.and_then(|first| ChunkHeader::decode(&first).ok());
-        Ok(header.map(|(header, _)| header).filter(|header| header.journal == self.journal && header.segment == self.segment))
+        Ok(header
+            .map(|(header, _)| header)
+            .filter(|header| header.journal == self.journal && header.segment == self.segment))
     }
 
     fn continues(&self, header: &ChunkHeader, chain: &Chain) -> bool {

@@ -32,7 +32,12 @@ impl Unproven {
         while self.0.front().is_some_and(|place| place.index <= header.durable_index) {
             self.0.pop_front();
         }
-        self.0.push_back(Place { index: header.index, file: Arc::clone(file), position, bytes: u64::from(header.chunk_bytes) });
+        self.0.push_back(Place {
+            index: header.index,
+            file: Arc::clone(file),
+            position,
+            bytes: u64::from(header.chunk_bytes),
+        });
     }
 
     /// Writes them again as they are read. The caller flushes.

@@ -62,7 +62,9 @@ mod tests {
     #[test]
     fn segments_stay_from_the_first_that_cannot_be_renamed_down_to_the_journals_end() {
         let names = |aside: &[u64]| {
-            let mut all: Vec<String> = (4..=7).map(|sequence| if aside.contains(&sequence) { spare_name(sequence) } else { segment_name(sequence) }).collect();
+            let mut all: Vec<String> = (4..=7)
+                .map(|sequence| if aside.contains(&sequence) { spare_name(sequence) } else { segment_name(sequence) })
+                .collect();
             all.sort();
             all
         };
@@ -74,7 +76,9 @@ mod tests {
                 all.sort();
                 all
             };
-            (4..=7).for_each(|sequence| drop(storage(String::new()).create(&segment_name(sequence), 4096).expect("there is space")));
+            (4..=7).for_each(|sequence| {
+                drop(storage(String::new()).create(&segment_name(sequence), 4096).expect("there is space"))
+            });
             put_aside(&storage(segment_name(stays)), 0, 5).expect("it can be listed");
             assert_eq!(all(), names(aside), "{stays} stays");
             put_aside(&storage(String::new()), 0, 5).expect("it can be listed");
@@ -86,7 +90,9 @@ mod tests {
     fn an_unfinished_file_that_cannot_be_removed_stays() {
         let folder = tempfile::tempdir().expect("a folder");
         let storage = Faulty::refusing(folder.path(), NAME_REWRITING.to_owned());
-        [NAME_REWRITING, checkpoint::NAME_NEW, checkpoint::NAME].iter().for_each(|name| drop(storage.create(name, 4096).expect("there is space")));
+        [NAME_REWRITING, checkpoint::NAME_NEW, checkpoint::NAME]
+            .iter()
+            .for_each(|name| drop(storage.create(name, 4096).expect("there is space")));
         put_aside(&storage, 0, 5).expect("it can be listed");
         let mut left = storage.list().expect("a folder");
         left.sort();

@@ -22,7 +22,12 @@ impl Surveyor<'_> {
                     match outcome {
                         Ok(got) if got == bytes.len() && crc32c(&bytes) == run.crc => true,
                         Ok(_) => {
-                            self.damage(one.sequence, &*one.file, u64::from(run.position), format!("run checksum, {} offsets {}..{}", run.log, run.base, run.next));
+                            self.damage(
+                                one.sequence,
+                                &*one.file,
+                                u64::from(run.position),
+                                format!("run checksum, {} offsets {}..{}", run.log, run.base, run.next),
+                            );
                             false
                         }
                         Err(error) => {

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use types::{LogIndex, Term, Timestamp};
 
 use super::{Hole, Opened, Place, SegmentSurvey, Surveyor};
-use crate::chunk::{ChunkError, ChunkHeader, Entry, EntryKind, FLAG_DELETED, body, check_bodies, decode_directory, split_state};
+use crate::chunk::{
+    ChunkError, ChunkHeader, Entry, EntryKind, FLAG_DELETED, body, check_bodies, decode_directory, split_state,
+};
 use crate::disk::{File, SECTOR};
 use crate::recovery::scan::{Chain, Scanner, ahead, ends_segment};
 use crate::run::Run;
@@ -60,7 +62,14 @@ impl Window {
 /// What lies at a position.
 enum Found {
     /// A chunk of this segment; of its entries those that are whole, those that are not if the directory is, and what is wrong.
-    Chunk { header: ChunkHeader, crc: u32, bytes: Bytes, entries: Vec<Entry>, broken: Vec<Entry>, wrong: Option<String> },
+    Chunk {
+        header: ChunkHeader,
+        crc: u32,
+        bytes: Bytes,
+        entries: Vec<Entry>,
+        broken: Vec<Entry>,
+        wrong: Option<String>,
+    },
     /// None.
     Nothing(String),
 }
@@ -80,7 +89,16 @@ impl Surveyor<'_> {
         let bytes = match window.get(position, header.chunk_bytes as usize) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Found::Nothing("the file ends inside this chunk".to_owned()),
-            Err(error) => return Found::Chunk { header, crc, bytes: Bytes::new(), entries: Vec::new(), broken: Vec::new(), wrong: Some(error) },
+            Err(error) => {
+                return Found::Chunk {
+                    header,
+                    crc,
+                    bytes: Bytes::new(),
+                    entries: Vec::new(),
+                    broken: Vec::new(),
+                    wrong: Some(error),
+                };
+            }
         };
         let (entries, mut wrong) = match decode_directory(&header, &bytes) {
             Ok(entries) => (entries, None),
@@ -120,7 +138,8 @@ impl Surveyor<'_> {
                     position += u64::from(header.chunk_bytes);
                 }
                 Found::Nothing(what) => {
-                    let next = self.next_header(&mut window, one.sequence, (position, size), |_| true).map(|(at, _)| at);
+                    let next =
+                        self.next_header(&mut window, one.sequence, (position, size), |_| true).map(|(at, _)| at);
                     // Without an index the end of the chunks looks like this.
                     if next.is_some() || last.is_some() {
                         self.damage(one.sequence, &*one.file, position, what);
@@ -153,17 +172,31 @@ impl Surveyor<'_> {
                         None => self.found.chunks += 1,
                         Some(what) if broken.is_empty() => {
                             let previous_crc = header.previous_crc;
-                            let hole = Hole { sequence: one.sequence, bytes: position..next, first: header.index, last: header.index, ..Hole::default() };
+                            let hole = Hole {
+                                sequence: one.sequence,
+                                bytes: position..next,
+                                first: header.index,
+                                last: header.index,
+                                ..Hole::default()
+                            };
                             let hole = Hole { term: header.term, time, previous_crc, crc, ..hole };
                             self.damage_at(one.sequence, &*one.file, (position, Place::Hole(hole)), what);
                         }
-                        Some(what) => self.damage_at(one.sequence, &*one.file, (position, Place::Bodies { sequence: one.sequence, position }), what),
+                        Some(what) => self.damage_at(
+                            one.sequence,
+                            &*one.file,
+                            (position, Place::Bodies { sequence: one.sequence, position }),
+                            what,
+                        ),
                     }
                     for entry in &entries {
                         self.replay(entry, &bytes);
                         runs.extend(run_of(entry, &header, position));
                     }
-                    broken.iter().filter(|entry| entry.kind == EntryKind::Data).for_each(|entry| self.replay(entry, &bytes));
+                    broken
+                        .iter()
+                        .filter(|entry| entry.kind == EntryKind::Data)
+                        .for_each(|entry| self.replay(entry, &bytes));
                     lost.extend(broken.iter().filter_map(|entry| run_of(entry, &header, position)));
                     chain = Some(Chain { index: header.index, crc, term: header.term, left: ends_segment(&entries) });
                     (position, time) = (next, header.time);
@@ -174,8 +207,10 @@ impl Surveyor<'_> {
             };
             let first = chain.map_or(LogIndex(0), |chain| chain.index).next();
             let reached = self.reached;
-            let durable = |next: &ChunkHeader| next.index > first && (next.durable_index >= first || next.index <= reached);
-            let Some((next, header)) = self.next_header(&mut window, one.sequence, (position, u64::MAX), durable) else {
+            let durable =
+                |next: &ChunkHeader| next.index > first && (next.durable_index >= first || next.index <= reached);
+            let Some((next, header)) = self.next_header(&mut window, one.sequence, (position, u64::MAX), durable)
+            else {
                 if let Some(chain) = chain.as_mut() {
                     self.end_missing(&one, position, chain, (time, what));
                 }
@@ -185,7 +220,14 @@ impl Surveyor<'_> {
                 break;
             }
             let (last, previous_crc) = (LogIndex(header.index.0 - 1), chain.map_or(0, |chain| chain.crc));
-            let hole = Hole { sequence: one.sequence, bytes: position..next, first, last, term: chain.map_or(header.term, |chain| chain.term), ..Hole::default() };
+            let hole = Hole {
+                sequence: one.sequence,
+                bytes: position..next,
+                first,
+                last,
+                term: chain.map_or(header.term, |chain| chain.term),
+                ..Hole::default()
+            };
             let hole = Hole { time, previous_crc, crc: header.previous_crc, ..hole };
             self.damage_at(one.sequence, &*one.file, (position, Place::Hole(hole)), what);
             chain = Some(Chain { index: last, crc: header.previous_crc, term: header.term, left: false });
@@ -194,7 +236,14 @@ impl Surveyor<'_> {
         self.end = (one.sequence, position);
         self.found.last = chain.map_or(self.found.last, |chain| chain.index);
         self.found.runs += runs.len() as u64;
-        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: Some(one.file), runs, broken: Some(lost), last: None, replaces: vec![one.sequence] });
+        self.found.segments.push(SegmentSurvey {
+            sequence: one.sequence,
+            file: Some(one.file),
+            runs,
+            broken: Some(lost),
+            last: None,
+            replaces: vec![one.sequence],
+        });
         chain
     }
 
@@ -217,11 +266,24 @@ impl Surveyor<'_> {
     /// The end of a segment is not readable: it is damage when the next segment says that there was more.
     fn end_missing(&mut self, one: &Opened, position: u64, chain: &mut Chain, (time, what): (Timestamp, String)) {
         let first = chain.index.next();
-        let Some(next) = self.first_of(one.sequence + 1).filter(|next| next.index > first && next.durable_index >= first) else { return };
+        let Some(next) =
+            self.first_of(one.sequence + 1).filter(|next| next.index > first && next.durable_index >= first)
+        else {
+            return;
+        };
         let last = LogIndex(next.index.0 - 1);
         // As much as these chunks take without records; nobody knows more of them.
         let bytes = position..position + (last.0 - chain.index.0) * SECTOR as u64;
-        let hole = Hole { sequence: one.sequence, bytes, first, last, term: chain.term, time, previous_crc: chain.crc, ..Hole::default() };
+        let hole = Hole {
+            sequence: one.sequence,
+            bytes,
+            first,
+            last,
+            term: chain.term,
+            time,
+            previous_crc: chain.crc,
+            ..Hole::default()
+        };
         let hole = Hole { crc: next.previous_crc, at_end: true, ..hole };
         self.damage_at(one.sequence, &*one.file, (position, Place::Hole(hole)), what);
         *chain = Chain { index: last, crc: next.previous_crc, term: next.term, left: false };
@@ -294,7 +356,9 @@ impl Surveyor<'_> {
 }
 
 fn continues(header: &ChunkHeader, chain: Option<&Chain>) -> bool {
-    chain.is_none_or(|chain| header.index == chain.index.next() && header.previous_crc == chain.crc && header.term >= chain.term)
+    chain.is_none_or(|chain| {
+        header.index == chain.index.next() && header.previous_crc == chain.crc && header.term >= chain.term
+    })
 }
 
 fn run_of(entry: &Entry, header: &ChunkHeader, position: u64) -> Option<Run> {

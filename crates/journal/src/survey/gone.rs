@@ -9,8 +9,8 @@ use super::{Damage, Hole, Opened, Place, SegmentSurvey, Survey, Surveyor};
 use crate::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::recovery::scan::Chain;
 use crate::recovery::{is_rewritten, short};
-use crate::run::Run;
 use crate::repair::{PREFIX_MOVING, bound_by_others, lost_run};
+use crate::run::Run;
 use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, sequence_of};
 
 /// In place of the checksums of headers of which nothing is known.
@@ -18,7 +18,11 @@ const CRC_OF_LOST: u32 = 0x4c4f_5354;
 
 impl Surveyor<'_> {
     /// The newest checkpoint, whatever its name is; what is wrong with the others. `None`: none is there and whole.
-    pub(super) fn checkpoint(&mut self, names: &[String], owner: Option<uuid::Uuid>) -> Result<Option<Checkpoint>, CheckpointError> {
+    pub(super) fn checkpoint(
+        &mut self,
+        names: &[String],
+        owner: Option<uuid::Uuid>,
+    ) -> Result<Option<Checkpoint>, CheckpointError> {
         let (mut whole, mut damaged) = (Vec::new(), Vec::new());
         for name in checkpoint::NAMES.into_iter().filter(|one| names.iter().any(|there| there == one)) {
             match self.read_checkpoint(name) {
@@ -34,7 +38,11 @@ impl Surveyor<'_> {
             self.damaged_checkpoint(checkpoint::NAME, "it is missing".to_owned(), Some(used));
         } else if has_first && used != checkpoint::NAME && third != Some(best.age()) {
             // Where the third is as new as any it stands for the first, which could not be replaced.
-            self.damaged_checkpoint(checkpoint::NAME, format!("it is older than {used}, or another journal's"), Some(used));
+            self.damaged_checkpoint(
+                checkpoint::NAME,
+                format!("it is older than {used}, or another journal's"),
+                Some(used),
+            );
         }
         for (name, error) in damaged {
             self.damaged_checkpoint(name, error.to_string(), Some(used));
@@ -43,14 +51,22 @@ impl Surveyor<'_> {
     }
 
     /// No checkpoint is there and whole.
-    fn nothing_whole(&mut self, names: &[String], damaged: Vec<(&'static str, CheckpointError)>) -> Result<Option<Checkpoint>, CheckpointError> {
+    fn nothing_whole(
+        &mut self,
+        names: &[String],
+        damaged: Vec<(&'static str, CheckpointError)>,
+    ) -> Result<Option<Checkpoint>, CheckpointError> {
         let has_first = damaged.first().is_some_and(|(name, _)| *name == checkpoint::NAME);
-        if !has_first && let Some((_, error)) = damaged.iter().find(|(_, error)| matches!(error, CheckpointError::NewerVersion { .. })) {
+        if !has_first
+            && let Some((_, error)) =
+                damaged.iter().find(|(_, error)| matches!(error, CheckpointError::NewerVersion { .. }))
+        {
             return Err(error.clone());
         }
         if damaged.is_empty() {
             // A segment that cannot be read is reported by itself.
-            if names.iter().any(|name| sequence_of(name).is_some() && is_rewritten(self.storage, name).unwrap_or(false)) {
+            if names.iter().any(|name| sequence_of(name).is_some() && is_rewritten(self.storage, name).unwrap_or(false))
+            {
                 self.no_checkpoint(checkpoint::BOTH_MISSING);
             }
             return Ok(None);
@@ -80,20 +96,35 @@ impl Surveyor<'_> {
 
     /// What an older segment means only a checkpoint says: whether a file is whole and what is lost with it, too.
     fn no_checkpoint(&mut self, what: &str) {
-        self.damaged_checkpoint(checkpoint::NAME, format!("{what}; without a checkpoint nothing can be said of the segments"), None);
+        self.damaged_checkpoint(
+            checkpoint::NAME,
+            format!("{what}; without a checkpoint nothing can be said of the segments"),
+            None,
+        );
         self.found.without_checkpoint = true;
     }
 
     fn damaged_checkpoint(&mut self, name: &'static str, what: String, whole: Option<&'static str>) {
         let place = whole.map_or(Place::Elsewhere, |whole| Place::Checkpoint { damaged: name, whole });
-        self.found.damages.push(Damage { id: format!("{}-{name}", self.number), file: name.to_owned(), position: 0, what, place });
+        self.found.damages.push(Damage {
+            id: format!("{}-{name}", self.number),
+            file: name.to_owned(),
+            position: 0,
+            what,
+            place,
+        });
     }
 
     /// Which segments are under other names than their own: exchanged, or in the middle of a repair.
     pub(super) fn find_misnamed(&mut self, names: &[String], sequences: &mut Vec<u64>) {
         for name in names.iter().filter(|name| sequence_of(name).is_some() || name.starts_with(PREFIX_MOVING)) {
-            let Some(header) = self.storage.open(name).ok().and_then(|file| SegmentHeader::read(&*file).ok()) else { continue };
-            if header.journal == self.found.journal && *name != segment_name(header.sequence) && !self.is_named_right(header.sequence) {
+            let Some(header) = self.storage.open(name).ok().and_then(|file| SegmentHeader::read(&*file).ok()) else {
+                continue;
+            };
+            if header.journal == self.found.journal
+                && *name != segment_name(header.sequence)
+                && !self.is_named_right(header.sequence)
+            {
                 self.misnamed.insert(header.sequence, name.clone());
             }
         }
@@ -113,7 +144,13 @@ impl Surveyor<'_> {
         let file = self.storage.open(&name).ok()?;
         let header = SegmentHeader::read(&*file).ok()?;
         let (id, what) = (format!("{}-{sequence}-0", self.number), format!("it is under the name {name}"));
-        self.found.damages.push(Damage { id, file: segment_name(sequence), position: 0, what, place: Place::Misnamed { sequence, name } });
+        self.found.damages.push(Damage {
+            id,
+            file: segment_name(sequence),
+            position: 0,
+            what,
+            place: Place::Misnamed { sequence, name },
+        });
         Some(Opened { sequence, file, header, wrong: None })
     }
 
@@ -123,14 +160,16 @@ impl Surveyor<'_> {
         let Survey { damages, segments, logs, archived_until, .. } = &mut self.found;
         damages.retain(|damage| {
             let Place::Misnamed { sequence, name } = &damage.place else { return true };
-            let is_newer = sequence_of(name).is_some_and(|named| named > *sequence) && !names.contains(&segment_name(*sequence));
+            let is_newer =
+                sequence_of(name).is_some_and(|named| named > *sequence) && !names.contains(&segment_name(*sequence));
             let found = segments.iter().position(|one| one.sequence == *sequence);
             let used_again = is_newer
                 && found.map_or(self.replaced.contains(sequence), |at| {
                     let is_needed = |run: &Run| {
                         let Some(log) = logs.get(&run.log) else { return false };
                         let needed_from = log.start.max(archived_until.get(&run.log).copied().unwrap_or(Offset::ZERO));
-                        needed_from < run.next && !has_elsewhere(segments, at, run.log, run.base.max(needed_from)..run.next)
+                        needed_from < run.next
+                            && !has_elsewhere(segments, at, run.log, run.base.max(needed_from)..run.next)
                     };
                     let one = &segments[at];
                     one.broken.as_ref().is_some_and(Vec::is_empty) && !one.runs.iter().any(is_needed)
@@ -160,13 +199,33 @@ impl Surveyor<'_> {
             let is_last = one + 1 == later;
             let (until, crc) = if is_last { (last, next.previous_crc) } else { (first, CRC_OF_LOST) };
             let start = SEGMENT_HEADER_BYTES as u64;
-            let hole = Hole { sequence: one, bytes: start..start, first, last: until, term: chain.term, time: next.time, previous_crc, crc, ..Hole::default() };
+            let hole = Hole {
+                sequence: one,
+                bytes: start..start,
+                first,
+                last: until,
+                term: chain.term,
+                time: next.time,
+                previous_crc,
+                crc,
+                ..Hole::default()
+            };
             let hole = Hole { at_end: true, begins: true, ..hole };
-            let what = if sequences.contains(&one) { "nothing of the journal is in it, and segment" } else { "it is missing, and segment" };
+            let what = if sequences.contains(&one) {
+                "nothing of the journal is in it, and segment"
+            } else {
+                "it is missing, and segment"
+            };
             let (id, file) = (format!("{}-{one}-0", self.number), segment_name(one));
             // It may have been met before, for another reason.
             self.found.damages.retain(|damage| damage.id != id);
-            self.found.damages.push(Damage { id, file, position: 0, what: format!("{what} {later} goes on behind it"), place: Place::Hole(hole) });
+            self.found.damages.push(Damage {
+                id,
+                file,
+                position: 0,
+                what: format!("{what} {later} goes on behind it"),
+                place: Place::Hole(hole),
+            });
             (first, previous_crc) = (until.next(), crc);
         }
         Some((later, Chain { index: last, crc: next.previous_crc, term: next.term, left: false }))
@@ -181,7 +240,8 @@ impl Surveyor<'_> {
         let (sequence, position) = self.end;
         let id = format!("{}-{sequence}-{position}", self.number);
         // Where something stands for a file that is gone, that is said already.
-        let id = if self.found.damages.iter().any(|damage| damage.id == id) { format!("{}-end", self.number) } else { id };
+        let id =
+            if self.found.damages.iter().any(|damage| damage.id == id) { format!("{}-end", self.number) } else { id };
         let (file, what) = (segment_name(sequence), short(ends, self.reached));
         self.found.damages.push(Damage { id, file, position, what, place: Place::End(sequence) });
     }
@@ -213,7 +273,8 @@ impl Survey {
         gone.sort_unstable_by_key(|(log, sequence)| (*sequence, *log));
         for same in gone.chunk_by(|one, other| one.1 == other.1) {
             let sequence = same[0].1;
-            let mut between: HashMap<LogId, Range<Offset>> = same.iter().map(|(log, _)| (*log, Offset::ZERO..Offset(u64::MAX))).collect();
+            let mut between: HashMap<LogId, Range<Offset>> =
+                same.iter().map(|(log, _)| (*log, Offset::ZERO..Offset(u64::MAX))).collect();
             bound_by_others(self, sequence, &mut between);
             let mut broken = Vec::new();
             for (log, _) in same {
@@ -224,9 +285,20 @@ impl Survey {
             if broken.is_empty() {
                 continue;
             }
-            let (id, file, what) = (format!("{}-{sequence}-0", self.number), segment_name(sequence), "it is missing, and records with it".to_owned());
+            let (id, file, what) = (
+                format!("{}-{sequence}-0", self.number),
+                segment_name(sequence),
+                "it is missing, and records with it".to_owned(),
+            );
             self.damages.push(Damage { id, file, position: 0, what, place: Place::Sealed(sequence) });
-            self.segments.push(SegmentSurvey { sequence, file: None, runs: Vec::new(), broken: Some(broken), last: None, replaces: vec![sequence] });
+            self.segments.push(SegmentSurvey {
+                sequence,
+                file: None,
+                runs: Vec::new(),
+                broken: Some(broken),
+                last: None,
+                replaces: vec![sequence],
+            });
         }
     }
 }
@@ -250,7 +322,9 @@ fn take(ranges: &mut Vec<Range<Offset>>, part: &Range<Offset>) -> Vec<Range<Offs
             left.push(range);
             continue;
         }
-        left.extend([range.start..inside.start, inside.end..range.end].into_iter().filter(|rest| rest.start < rest.end));
+        left.extend(
+            [range.start..inside.start, inside.end..range.end].into_iter().filter(|rest| rest.start < rest.end),
+        );
         taken.push(inside);
     }
     *ranges = left;

@@ -13,6 +13,7 @@
 mod bodies;
 mod chunks;
 mod gone;
+mod objects;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,17 +25,19 @@ use hashbrown::{HashMap, HashSet};
 use types::{LogId, LogIndex, Offset, Term, Timestamp};
 use uuid::Uuid;
 
-use crate::archive::{ArchiveStore, Archived, ArchivedLog, decode_records, is_whole, open_index};
+use crate::archive::{ArchiveStore, Archived};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::disk::{File, RealStorage, Storage};
 use crate::index::{IndexCache, SealedIndex};
 use crate::journal::JournalConfig;
+use crate::reached;
 use crate::recovery::scan::{Chain, Scanner};
 use crate::recovery::spare_name;
-use crate::reached;
 use crate::rehearsal::rehearse_on;
 use crate::run::Run;
-use crate::segments::{REPLACES_MAX, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of};
+use crate::segments::{
+    REPLACES_MAX, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of,
+};
 use crate::state::StateMap;
 
 /// Pages of an index that are kept while it is looked through.
@@ -229,7 +232,12 @@ pub type Progress<'a> = &'a dyn Fn(u64);
 ///
 /// # Errors
 /// `Io`: the folder cannot be listed. `Segment`, `Checkpoint`: written by a newer release.
-pub fn survey(folder: &Path, number: usize, archive: &dyn ArchiveStore, progress: Progress<'_>) -> Result<Survey, SurveyError> {
+pub fn survey(
+    folder: &Path,
+    number: usize,
+    archive: &dyn ArchiveStore,
+    progress: Progress<'_>,
+) -> Result<Survey, SurveyError> {
     let storage: Arc<dyn Storage> = Arc::new(RealStorage::read_only(folder));
     let config = JournalConfig { number: number as u16, ..JournalConfig::default() };
     look_at(&storage, folder.display().to_string(), &config, archive, progress)
@@ -239,7 +247,12 @@ pub fn survey(folder: &Path, number: usize, archive: &dyn ArchiveStore, progress
 ///
 /// # Errors
 /// As [`survey`].
-pub fn survey_on(storage: &Arc<dyn Storage>, config: &JournalConfig, archive: &dyn ArchiveStore, progress: Progress<'_>) -> Result<Survey, SurveyError> {
+pub fn survey_on(
+    storage: &Arc<dyn Storage>,
+    config: &JournalConfig,
+    archive: &dyn ArchiveStore,
+    progress: Progress<'_>,
+) -> Result<Survey, SurveyError> {
     look_at(storage, "the journal's folder".to_owned(), config, archive, progress)
 }
 
@@ -255,7 +268,9 @@ fn look_at(
     sequences.sort_unstable();
     let mut surveyor = Surveyor::new(&**storage, config.number.into(), progress);
     let checkpoint = surveyor.begin(&names, &mut sequences)?;
-    if let Some(oldest) = sequences.first().filter(|oldest| checkpoint.is_none() && **oldest > 1 && surveyor.found.damages.is_empty()) {
+    if let Some(oldest) =
+        sequences.first().filter(|oldest| checkpoint.is_none() && **oldest > 1 && surveyor.found.damages.is_empty())
+    {
         // Which segments are needed only a checkpoint says: one that is missing may have been freed.
         surveyor.missing(1, format!("there is no checkpoint, and segment {oldest} is the oldest"));
         return Ok(surveyor.found);
@@ -312,7 +327,12 @@ pub fn named_objects(folder: &Path, number: usize) -> Result<Vec<NamedObject>, S
     if let Some(Damage { file, position, what, .. }) = damages.into_iter().next() {
         return Err(SurveyError::Damaged { file, position, what });
     }
-    let named = |object: Arc<Archived>| NamedObject { name: object.name(journal), bytes: object.length, log: object.log, base: object.base };
+    let named = |object: Arc<Archived>| NamedObject {
+        name: object.name(journal),
+        bytes: object.length,
+        log: object.log,
+        base: object.base,
+    };
     Ok(objects.into_iter().filter(|object| object.length > 0).map(named).collect())
 }
 
@@ -353,7 +373,11 @@ impl Opened {
 /// names. They are dead, or their files could not be removed when they were rewritten.
 fn unneeded(covered: &[Opened], checkpoint: &Checkpoint) -> Vec<u64> {
     let named: HashSet<u64> = checkpoint.logs.iter().flat_map(|log| log.segments.iter()).collect();
-    let counts = |one: &&Opened| one.wrong.is_some() || named.contains(&one.sequence) || one.header.replaces.iter().any(|replaced| named.contains(replaced));
+    let counts = |one: &&Opened| {
+        one.wrong.is_some()
+            || named.contains(&one.sequence)
+            || one.header.replaces.iter().any(|replaced| named.contains(replaced))
+    };
     covered.iter().filter(|one| !counts(one)).map(|one| one.sequence).collect()
 }
 
@@ -368,7 +392,17 @@ fn words(error: &SegmentError) -> String {
 impl<'a> Surveyor<'a> {
     fn new(storage: &'a dyn Storage, number: usize, progress: Progress<'a>) -> Self {
         let found = Survey { number, ..Survey::default() };
-        Self { storage, number, progress, found, reached: LogIndex(0), end: (1, 0), misnamed: HashMap::new(), replaced: HashSet::new(), unneeded: Vec::new() }
+        Self {
+            storage,
+            number,
+            progress,
+            found,
+            reached: LogIndex(0),
+            end: (1, 0),
+            misnamed: HashMap::new(),
+            replaced: HashSet::new(),
+            unneeded: Vec::new(),
+        }
     }
 
     /// What is not in segments: the checkpoint, how far the journal had come, and which files have which names.
@@ -400,7 +434,13 @@ impl Surveyor<'_> {
         // Whether a log misses records is found by what is lost.
         if let Err(error) = rehearse_on(storage, config) {
             let id = format!("{}-start", self.number);
-            self.found.damages.push(Damage { id, file: folder, position: 0, what: error.to_string(), place: Place::Elsewhere });
+            self.found.damages.push(Damage {
+                id,
+                file: folder,
+                position: 0,
+                what: error.to_string(),
+                place: Place::Elsewhere,
+            });
         }
     }
 
@@ -434,7 +474,10 @@ impl Surveyor<'_> {
             }
         };
         let wrong = match SegmentHeader::read(&*file) {
-            Ok(header) if header.sequence == sequence && (self.found.journal.is_nil() || header.journal == self.found.journal) => {
+            Ok(header)
+                if header.sequence == sequence
+                    && (self.found.journal.is_nil() || header.journal == self.found.journal) =>
+            {
                 self.found.journal = header.journal;
                 return Ok(Some(Opened { sequence, file, header, wrong: None }));
             }
@@ -463,7 +506,11 @@ impl Surveyor<'_> {
     }
 
     /// Returns which segments that the checkpoint names of which logs are not there, and were not replaced as far as headers say.
-    fn sealed_and_open(&mut self, sequences: &[u64], checkpoint: Option<Checkpoint>) -> Result<Vec<(LogId, u64)>, SurveyError> {
+    fn sealed_and_open(
+        &mut self,
+        sequences: &[u64],
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Vec<(LogId, u64)>, SurveyError> {
         let replay = checkpoint.as_ref().map(|checkpoint| checkpoint.replay);
         let covered_until = replay.map_or(0, |replay| replay.segment);
         let mut covered = Vec::new();
@@ -522,7 +569,10 @@ impl Surveyor<'_> {
             self.newest_missing(sequence, "it is missing, and the segment before says that it is there".to_owned());
         }
         if !is_there && sequence == first && chain.is_some() {
-            self.newest_missing(sequence, "it is missing, and the checkpoint says that the journal goes on there".to_owned());
+            self.newest_missing(
+                sequence,
+                "it is missing, and the checkpoint says that the journal goes on there".to_owned(),
+            );
         }
         let was_aside = self.storage.open(&spare_name(sequence)).is_ok();
         for later in sequences.iter().filter(|later| **later > sequence) {
@@ -601,9 +651,17 @@ impl Surveyor<'_> {
             (SegmentKind::Rewritten, Err(())) => Vec::new(),
         };
         let there: HashSet<(LogId, Offset)> = whole.iter().map(|run| (run.log, run.base)).collect();
-        let broken = runs.ok().map(|runs| runs.into_iter().filter(|run| !there.contains(&(run.log, run.base))).collect());
+        let broken =
+            runs.ok().map(|runs| runs.into_iter().filter(|run| !there.contains(&(run.log, run.base))).collect());
         let replaces = if one.header.kind == SegmentKind::Journal { vec![one.sequence] } else { one.header.replaces };
-        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: Some(one.file), runs: whole, broken, last, replaces });
+        self.found.segments.push(SegmentSurvey {
+            sequence: one.sequence,
+            file: Some(one.file),
+            runs: whole,
+            broken,
+            last,
+            replaces,
+        });
     }
 
     /// All entries of an index, page by page.
@@ -617,75 +675,6 @@ impl Surveyor<'_> {
         Ok(runs)
     }
 
-    /// Archive objects that the state names, of each log those that are part of it, in order.
-    fn named(&mut self) -> Vec<Arc<Archived>> {
-        let records = decode_records(self.found.state.iter()).unwrap_or_else(|error| {
-            let id = format!("{}-archive", self.number);
-            self.found.damages.push(Damage { id, file: "keyed state".to_owned(), position: 0, what: error.to_string(), place: Place::Elsewhere });
-            Vec::new()
-        });
-        let mut logs: BTreeMap<LogId, ArchivedLog> = BTreeMap::new();
-        for record in records {
-            logs.entry(record.log).or_default().enter(record);
-        }
-        // What the start has passed is on its way out.
-        let is_part = |object: &Arc<Archived>| self.found.logs.get(&object.log).is_none_or(|log| log.start < object.next);
-        logs.values().flat_map(ArchivedLog::iter).filter(|object| is_part(object)).cloned().collect()
-    }
-
-    /// Reads these objects.
-    fn objects(&mut self, archive: &dyn ArchiveStore) {
-        for object in self.named() {
-            self.found.archived_until.insert(object.log, object.next);
-            self.found.objects += u64::from(object.length > 0);
-            let whole = match object.length {
-                // Nothing is left of these offsets, and that is as it should be.
-                0 => vec![object.base..object.next],
-                _ => self.object(archive, &object),
-            };
-            self.found.archived.entry(object.log).or_default().extend(whole);
-        }
-    }
-
-    /// What is whole of an object.
-    fn object(&mut self, archive: &dyn ArchiveStore, object: &Archived) -> Vec<Range<Offset>> {
-        let (number, name) = (self.number, object.name(self.found.journal));
-        let damage = |position: u64, what: String| {
-            let id = format!("{number}-object-{}-{}-{position}", object.log.0, object.base.0);
-            Damage { id, file: name.clone(), position, what, place: Place::Object }
-        };
-        // One byte more than there should be.
-        let mut bytes = vec![0; object.length as usize + 1];
-        let got = match archive.read_at(&name, 0, &mut bytes) {
-            Ok(got) => got,
-            Err(error) => {
-                self.found.damages.push(damage(0, error.to_string()));
-                return Vec::new();
-            }
-        };
-        self.read(got as u64);
-        bytes.truncate(got);
-        let read = |position: u64, length: usize| {
-            let from = bytes.len().min(position as usize);
-            Ok(bytes[from..bytes.len().min(from + length)].to_vec())
-        };
-        let runs = open_index(object, self.found.journal, &name, &read).unwrap_or_else(|error| {
-            let position = if let SegmentError::Corrupt { position, .. } = &error { *position } else { 0 };
-            self.found.damages.push(damage(position, words(&error)));
-            Vec::new()
-        });
-        let mut whole = Vec::new();
-        for run in runs {
-            if is_whole(&bytes, &run) {
-                self.found.runs += 1;
-                whole.push(run.base..run.next);
-            } else {
-                self.found.damages.push(damage(u64::from(run.position), format!("run checksum, offsets {}..{}", run.base, run.next)));
-            }
-        }
-        whole
-    }
-
     /// A rewritten segment whose header is damaged stands for what is gone of the segments that the checkpoint names, and for those of which nothing counts. In the middle
     /// of a rewriting nobody knows what it stands for, and nothing can take its place.
     fn stand_for(&mut self, gone: Vec<(LogId, u64)>) {
@@ -695,7 +684,8 @@ impl Surveyor<'_> {
             return;
         }
         let is_known = !has_twice(segments);
-        let mut others: Vec<u64> = gone.into_iter().map(|(_, sequence)| sequence).chain(std::mem::take(&mut self.unneeded)).collect();
+        let mut others: Vec<u64> =
+            gone.into_iter().map(|(_, sequence)| sequence).chain(std::mem::take(&mut self.unneeded)).collect();
         others.sort_unstable();
         others.dedup();
         for segment in segments.iter_mut().filter(|segment| segment.replaces.is_empty()) {
@@ -704,7 +694,10 @@ impl Surveyor<'_> {
                 continue;
             }
             let place = Place::Sealed(segment.sequence);
-            damages.iter_mut().filter(|damage| damage.place == place).for_each(|damage| damage.place = Place::Elsewhere);
+            damages
+                .iter_mut()
+                .filter(|damage| damage.place == place)
+                .for_each(|damage| damage.place = Place::Elsewhere);
         }
     }
 }

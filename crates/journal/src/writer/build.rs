@@ -13,8 +13,7 @@ use types::{Durability, LogId, LogIndex, Offset, Timestamp};
 use super::{OpenBlock, Writer};
 use crate::append::{AppendError, AppendItem, Appended};
 use crate::chunk::{
-    ChunkHeader, Entry, EntryKind, FLAG_CONTROL, FLAG_LEFT, FLAG_TRANSACTIONAL, HEADER_BYTES, bodies_at,
-    crc32c, padded,
+    ChunkHeader, Entry, EntryKind, FLAG_CONTROL, FLAG_LEFT, FLAG_TRANSACTIONAL, HEADER_BYTES, bodies_at, crc32c, padded,
 };
 use crate::disk::{SECTOR, Submitter, WriteOp};
 use crate::log::Log;
@@ -24,8 +23,8 @@ use crate::queue::{Pass, Place, Placing, WhenFull};
 use crate::run::Run;
 use crate::segments;
 use crate::tail::TailChunk;
-use crate::writer::commit::Flight;
 use crate::writer::SMALL_CHUNK_BYTES;
+use crate::writer::commit::Flight;
 use crate::writer::shared_bodies::{BODIES_MAX, Shared, place_shared};
 pub(super) use chunk_in_making::ChunkInMaking;
 
@@ -155,11 +154,8 @@ impl<S: Submitter> Writer<S> {
         let mut finished = std::mem::take(&mut self.finished);
         let mut wants = Wants::default();
         let mut lanes = std::mem::take(&mut self.lanes);
-        let left = lanes.fill(
-            pass,
-            |request, item| place(&mut plan, &room, &mut wants, request, item, now),
-            &mut finished,
-        );
+        let left =
+            lanes.fill(pass, |request, item| place(&mut plan, &room, &mut wants, request, item, now), &mut finished);
         self.lanes = lanes;
         self.release_queue(left);
         self.tell_wants(&wants);
@@ -222,7 +218,11 @@ impl<S: Submitter> Writer<S> {
         }
         let takes_data = self.journal.prepared_takes_data();
         let (prepared, follows_for_data) = (takes_data.is_some(), takes_data == Some(true));
-        let end = if prepared && self.has_too_much_state() { 0 } else { segments::usable_end(&self.active, self.active.size) };
+        let end = if prepared && self.has_too_much_state() {
+            0
+        } else {
+            segments::usable_end(&self.active, self.active.size)
+        };
         let usable = end.saturating_sub(self.active.position) as usize;
         if let Some(since) = self.window_wait.take_if(|_| prepared) {
             self.journal.window().set_waiting(false);
@@ -232,7 +232,9 @@ impl<S: Submitter> Writer<S> {
         let kept = segments::STATE_RESERVE_BYTES.min(usual / 4) as usize;
         let disk_full = self.journal.is_disk_full();
         // Of a segment for state that is very short nothing.
-        let last = Some(LAST_BYTES.min(kept / LAST_SHARE)).filter(|last| disk_full && !prepared && *last >= LAST_LEAST).unwrap_or(0);
+        let last = Some(LAST_BYTES.min(kept / LAST_SHARE))
+            .filter(|last| disk_full && !prepared && *last >= LAST_LEAST)
+            .unwrap_or(0);
         #[cfg(feature = "planted")]
         let last = if self.journal.planted() == Some(crate::Planted::SpendLast) { 0 } else { last };
         if disk_full && !prepared && usable < kept / 2 + last {
@@ -459,7 +461,10 @@ impl<S: Submitter> Writer<S> {
 
     #[cfg(feature = "planted")]
     fn planted_elsewhere(&self, mut flight: Flight) -> Flight {
-        if self.journal.planted() == Some(crate::Planted::RewriteAcknowledged) && flight.position > 8192 && flight.index.0.is_multiple_of(3) {
+        if self.journal.planted() == Some(crate::Planted::RewriteAcknowledged)
+            && flight.position > 8192
+            && flight.index.0.is_multiple_of(3)
+        {
             flight.position -= SECTOR as u64;
         }
         flight
@@ -501,7 +506,9 @@ impl<S: Submitter> Writer<S> {
         let bytes = block.share(start, SECTOR);
         let position = self.active.position;
         let index = self.next_index;
-        self.journal.tail().push(index, TailChunk { bytes: bytes.clone(), position: position as u32, rows: 0, block: block_number });
+        self.journal
+            .tail()
+            .push(index, TailChunk { bytes: bytes.clone(), position: position as u32, rows: 0, block: block_number });
         self.previous_crc = crc;
         self.next_index = index.next();
         self.active.position += SECTOR as u64;
@@ -571,7 +578,8 @@ fn place(
         return if data && !room.rolls && !room.disk_full { Place::Held(item) } else { Place::Full(item) };
     }
     wants.memory |= plan.is_empty() && bytes > BLOCK_BYTES && bytes > room.memory;
-    if bytes > room.memory || bytes > BLOCK_BYTES && !plan.is_empty() || plan.shared.len() + item.entries() > BODIES_MAX {
+    if bytes > room.memory || bytes > BLOCK_BYTES && !plan.is_empty() || plan.shared.len() + item.entries() > BODIES_MAX
+    {
         return Place::Full(item);
     }
     let result = match item {
@@ -589,7 +597,12 @@ fn place(
 }
 
 /// All of them into this chunk, which has room.
-fn place_together(plan: &mut Plan, request: &mut Placing, items: Vec<AppendItem>, now: Timestamp) -> Result<Appended, AppendError> {
+fn place_together(
+    plan: &mut Plan,
+    request: &mut Placing,
+    items: Vec<AppendItem>,
+    now: Timestamp,
+) -> Result<Appended, AppendError> {
     if let Some(error) = request.no_space {
         return Err(error);
     }
@@ -603,7 +616,12 @@ fn place_together(plan: &mut Plan, request: &mut Placing, items: Vec<AppendItem>
     outcome
 }
 
-fn place_item(plan: &mut Plan, request: &mut Placing, item: AppendItem, now: Timestamp) -> Result<Appended, AppendError> {
+fn place_item(
+    plan: &mut Plan,
+    request: &mut Placing,
+    item: AppendItem,
+    now: Timestamp,
+) -> Result<Appended, AppendError> {
     let body_bytes = item.body_bytes();
     let appended = match item {
         AppendItem::Batch { log, bytes, header, gate } => {
@@ -617,7 +635,9 @@ fn place_item(plan: &mut Plan, request: &mut Placing, item: AppendItem, now: Tim
             appended
         }
         // A record behind data that found no space may say that the data is there.
-        AppendItem::State { .. } | AppendItem::StateOf { .. } if let Some(error) = request.no_space => return Err(error),
+        AppendItem::State { .. } | AppendItem::StateOf { .. } if let Some(error) = request.no_space => {
+            return Err(error);
+        }
         AppendItem::Shared { logs, bytes, header } => {
             let appended = place_shared(plan, request, &logs, bytes, &header)?;
             // It may have joined another: then it needs no entry.
@@ -713,7 +733,9 @@ fn judge(
 ) -> Result<(Offset, bool), AppendError> {
     let producers = producers.get_or_insert_with(|| Box::new(Producers::counted(log.producer_room())));
     match producers.judge(header) {
-        Verdict::Append if !header.control() && !producers.admit(header.producer_id, now) => Err(AppendError::TooManyProducers),
+        Verdict::Append if !header.control() && !producers.admit(header.producer_id, now) => {
+            Err(AppendError::TooManyProducers)
+        }
         Verdict::Append => {
             let base = log.claim(header.records_count as u64);
             if header.transactional() {
@@ -721,7 +743,9 @@ fn judge(
                 log.set_marked(base.plus(header.records_count as u64));
             }
             match Marker::of(header, bytes) {
-                Some(marker) => producers.end_transaction(header, marker, base, now, (log.start(), log.high_watermark())),
+                Some(marker) => {
+                    producers.end_transaction(header, marker, base, now, (log.start(), log.high_watermark()))
+                }
                 None => producers.remember(header, base, now),
             }
             Ok((base, false))

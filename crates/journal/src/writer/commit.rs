@@ -190,7 +190,10 @@ impl Flights {
                     self.awaited_received += usize::from(all_received);
                 }
                 if all_received && !request.fsync {
-                    return Some((request.to.shard, JournalEvent::Appended { to: request.to, results: request.results }));
+                    return Some((
+                        request.to.shard,
+                        JournalEvent::Appended { to: request.to, results: request.results },
+                    ));
                 }
                 newest.take_answer(request);
                 None
@@ -227,7 +230,10 @@ impl Flights {
     pub fn abandon(&mut self) -> Vec<(ReplyTo, AppendResults)> {
         self.first_unflushed = None;
         (self.received, self.awaited, self.awaited_received) = (0, 0, 0);
-        self.flights.drain(..).flat_map(|flight| flight.answers_memory.into_iter().chain(flight.answers_fsync)).collect()
+        self.flights
+            .drain(..)
+            .flat_map(|flight| flight.answers_memory.into_iter().chain(flight.answers_fsync))
+            .collect()
     }
 }
 
@@ -290,7 +296,8 @@ impl<S: Submitter> Writer<S> {
             #[cfg(feature = "planted")]
             if self.journal.planted() == Some(crate::Planted::AcknowledgeBeforeSync) {
                 let flight = &mut self.flights.flights[self.flights.received - 1];
-                let (answers, ends) = (std::mem::take(&mut flight.answers_fsync), std::mem::take(&mut flight.ends_fsync));
+                let (answers, ends) =
+                    (std::mem::take(&mut flight.answers_fsync), std::mem::take(&mut flight.ends_fsync));
                 self.answer(answers);
                 self.advance(ends);
             }

@@ -294,7 +294,8 @@ impl<S: Submitter> Writer<S> {
     /// Takes the segment that the keeper has prepared; the old one is sealed once it is durable. Its last chunk says that the other is there,
     /// so that recovery misses that one if it is gone.
     fn roll(&mut self) -> bool {
-        let Some(PreparedSegment { sequence, file, size, written_before, for_state }) = self.journal.take_prepared() else {
+        let Some(PreparedSegment { sequence, file, size, written_before, for_state }) = self.journal.take_prepared()
+        else {
             return false;
         };
         assert_eq!(sequence, self.active.sequence + 1, "segments follow each other");

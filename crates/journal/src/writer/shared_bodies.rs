@@ -91,7 +91,8 @@ impl Shared {
             return None;
         }
         let body = self.bodies.get_mut(usize::from(stage) - 1)?;
-        let same = body.logs.len() == logs.len() && body.logs.iter().zip(logs).all(|((one, _), (other, _))| one.id() == other.id());
+        let same = body.logs.len() == logs.len()
+            && body.logs.iter().zip(logs).all(|((one, _), (other, _))| one.id() == other.id());
         same.then_some(body)
     }
 }
@@ -138,13 +139,24 @@ pub(super) fn place_shared(
     }
     plan.entries_max += 1;
     plan.shared.references += placed.len();
-    plan.shared.bodies.push(Body { logs: placed, batches: vec![(bytes, records)], records, max_timestamp: header.max_timestamp });
+    plan.shared.bodies.push(Body {
+        logs: placed,
+        batches: vec![(bytes, records)],
+        records,
+        max_timestamp: header.max_timestamp,
+    });
     Ok(appended)
 }
 
 impl<S: Submitter> Writer<S> {
     /// Copies bodies into the chunk and enters their runs into the logs.
-    pub(super) fn write_shared(&mut self, chunk: &mut ChunkInMaking<'_>, bodies: &[Body], index: LogIndex, now: Timestamp) {
+    pub(super) fn write_shared(
+        &mut self,
+        chunk: &mut ChunkInMaking<'_>,
+        bodies: &[Body],
+        index: LogIndex,
+        now: Timestamp,
+    ) {
         for body in bodies {
             let entry = chunk.add_shared(body);
             for (log, base) in &body.logs {

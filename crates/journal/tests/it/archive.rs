@@ -71,7 +71,10 @@ fn what_is_beyond_the_window_is_read_from_objects_also_after_a_restart() {
     }
     // Every offset by itself, and the times of records.
     for from in (0..ends[0].0).step_by(333) {
-        assert_eq!(read_cold(&node.journal, &logs[0], Offset(from), 1, VALUE_BYTES), Seen::Until(Offset(from / 50 * 50 + 50)));
+        assert_eq!(
+            read_cold(&node.journal, &logs[0], Offset(from), 1, VALUE_BYTES),
+            Seen::Until(Offset(from / 50 * 50 + 50))
+        );
     }
     assert_eq!(node.journal.find_by_time(&logs[0], 1_049).expect("readable"), Some((Offset(49), 1_049)));
     assert_eq!(node.journal.max_timestamp(&logs[0]).expect("readable"), Some((Offset(49), 1_049)));
@@ -147,7 +150,8 @@ fn leftovers_go_and_what_is_missing_is_said() {
     let log = node.log(1);
     wait_for("the leftover is deleted", || archive.lengths().iter().all(|(name, _)| *name != orphan));
     assert!(archive.lengths().iter().any(|(name, _)| *name == foreign), "other journals' objects are not touched");
-    let want = |from| ColdWant { log: Arc::clone(&log), from: Offset(from), until: Offset(u64::MAX), max_bytes: 1 << 20 };
+    let want =
+        |from| ColdWant { log: Arc::clone(&log), from: Offset(from), until: Offset(u64::MAX), max_bytes: 1 << 20 };
     match node.journal.read_cold(&[want(0)], 1 << 20).remove(0) {
         Err(ReadError::Segment(error)) => assert!(error.to_string().contains(first.as_str()), "{error}"),
         other => panic!("a missing object: {other:?}"),
@@ -233,7 +237,8 @@ impl ArchiveStore for Slow {
 fn no_object_goes_while_somebody_holds_them() {
     let folder = tempfile::tempdir().expect("a folder");
     let archive = Arc::new(Slow::default());
-    let node = Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
+    let node =
+        Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
     let log = node.log(1);
     fill(&node, &[&log], 240);
     within_window(&node);

@@ -17,7 +17,14 @@ const CODECS: [Compression; 5] =
     [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
 
 fn eager() -> Compaction {
-    Compaction { min_lag_ms: 0, max_lag_ms: u64::MAX, dirty_ratio: 0.1, delete_retention_ms: 3_600_000, segment_ms: 0, segment_bytes: 1 }
+    Compaction {
+        min_lag_ms: 0,
+        max_lag_ms: u64::MAX,
+        dirty_ratio: 0.1,
+        delete_retention_ms: 3_600_000,
+        segment_ms: 0,
+        segment_bytes: 1,
+    }
 }
 
 fn config() -> JournalConfig {
@@ -73,7 +80,12 @@ impl Model {
         for _ in 0..count {
             let key = format!("key-{}", random.below(keys)).into_bytes();
             let value = (random.below(8) != 0).then(|| vec![random.below(256) as u8; 20 + random.below(200) as usize]);
-            builder = builder.record_with_headers(1_000 + random.below(5_000) as i64, Some(&key), value.as_deref(), &[(b"a", Some(b"b"))]);
+            builder = builder.record_with_headers(
+                1_000 + random.below(5_000) as i64,
+                Some(&key),
+                value.as_deref(),
+                &[(b"a", Some(b"b"))],
+            );
             written.push((key, value));
         }
         let base = self.put(node, builder.build());
@@ -92,7 +104,9 @@ impl Model {
         self.put(node, marker.batch(id, 0, 0, 9));
         let written = std::mem::take(&mut self.producers.entry(id).or_default().1);
         match marker {
-            Marker::Commit => self.committed.extend(written.into_iter().map(|(offset, key, value)| (offset, (key, value)))),
+            Marker::Commit => {
+                self.committed.extend(written.into_iter().map(|(offset, key, value)| (offset, (key, value))))
+            }
             Marker::Abort => self.aborted.extend(written.into_iter().map(|(offset, _, _)| offset)),
         }
     }
@@ -126,7 +140,11 @@ fn batches(node: &Node, log: &Arc<Log>, piece: usize) -> Vec<Bytes> {
             reached = header.next();
             all.push(Bytes::copy_from_slice(&bytes[position..position + header.total_bytes()]));
         }
-        assert!(reached > from && reached <= next, "a reader gets on from {from}, got {} bytes up to {reached}", bytes.len());
+        assert!(
+            reached > from && reached <= next,
+            "a reader gets on from {from}, got {} bytes up to {reached}",
+            bytes.len()
+        );
         from = reached;
     }
     all
@@ -167,8 +185,13 @@ fn check(node: &Node, model: &Model, piece: usize) -> usize {
     let mut twice = BTreeSet::new();
     for record in &got {
         let offset = record.offset.0;
-        let (key, value) = model.committed.get(&offset).unwrap_or_else(|| panic!("offset {offset} was never committed"));
-        assert_eq!((record.key.as_deref(), record.value.as_deref()), (Some(&key[..]), value.as_deref()), "offset {offset}");
+        let (key, value) =
+            model.committed.get(&offset).unwrap_or_else(|| panic!("offset {offset} was never committed"));
+        assert_eq!(
+            (record.key.as_deref(), record.value.as_deref()),
+            (Some(&key[..]), value.as_deref()),
+            "offset {offset}"
+        );
         assert_eq!(record.headers[..], [(Bytes::from_static(b"a"), Some(Bytes::from_static(b"b")))]);
         newest.insert(key, (offset, value));
         if offset < cleaned_until && !moves {
@@ -208,7 +231,12 @@ fn compacted(models: &[Model]) {
 fn settle(node: &Node, logs: &[&Arc<Log>]) {
     let began = Instant::now();
     let idle = || node.journal.metrics().archive_idle.get();
-    let state = || (node.journal.metrics().compaction_passes.get(), logs.iter().map(|log| log.archived_until()).collect::<Vec<_>>());
+    let state = || {
+        (
+            node.journal.metrics().compaction_passes.get(),
+            logs.iter().map(|log| log.archived_until()).collect::<Vec<_>>(),
+        )
+    };
     loop {
         let (before, idle_before) = (state(), idle());
         // A log that had its pass rests for a turn or two before it is looked at again.
@@ -299,7 +327,9 @@ fn tombstones_and_markers_go_after_their_time() {
     let archive = Arc::new(MemoryArchive::default());
     let node = open(folder.path(), &archive, config());
     let mut model = Model::new(node.log(1));
-    let record = |key: &[u8], value: Option<&[u8]>| BatchBuilder::default().record(1_000, Some(key), value).record(1_000, Some(b"other"), Some(b"x"));
+    let record = |key: &[u8], value: Option<&[u8]>| {
+        BatchBuilder::default().record(1_000, Some(key), value).record(1_000, Some(b"other"), Some(b"x"))
+    };
     let put = |model: &Model, builder: BatchBuilder| model.put(&node, builder.build());
     put(&model, record(b"gone", Some(b"value")));
     put(&model, record(b"gone", None));
@@ -318,7 +348,11 @@ fn tombstones_and_markers_go_after_their_time() {
         let records = all.iter().flat_map(|batch| {
             let control = BatchHeader::parse(batch).expect("a batch").control();
             record::records(batch).expect("readable").into_iter().map(move |record| {
-                (record.offset.0, if control { None } else { record.key.map(|key| key.to_vec()) }, control || record.value.is_none())
+                (
+                    record.offset.0,
+                    if control { None } else { record.key.map(|key| key.to_vec()) },
+                    control || record.value.is_none(),
+                )
             })
         });
         records.collect()
@@ -382,7 +416,10 @@ fn what_is_young_or_little_or_open_is_left_alone() {
         assert_eq!(model.log.archived_until(), Offset(0), "{:?}", model.log.id());
     }
     let compacted = models[3].log.archived_until();
-    assert!(compacted <= open_from && compacted.0 + 40 > open_from.0, "{compacted}, and a transaction is open from {open_from} on");
+    assert!(
+        compacted <= open_from && compacted.0 + 40 > open_from.0,
+        "{compacted}, and a transaction is open from {open_from} on"
+    );
     assert!(models[4].log.archived_until() > Offset(0), "it has been there for too long");
     models[3].end(&node, 1, Marker::Commit);
     models[3].write(&node, &mut random, 5, None);

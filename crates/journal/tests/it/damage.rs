@@ -158,7 +158,10 @@ fn a_newer_format_is_refused_with_both_versions() {
         file.write_all_at(&head, at).expect("writable");
         file.write_all_at(&crc, at + covered as u64).expect("writable");
         let refusal = refusal(folder.path());
-        assert!(refusal.contains("77") && refusal.contains("up to ") && refusal.contains("version"), "{what}: {refusal}");
+        assert!(
+            refusal.contains("77") && refusal.contains("up to ") && refusal.contains("version"),
+            "{what}: {refusal}"
+        );
     }
 }
 
@@ -185,7 +188,9 @@ fn inspect_prints_chunks_and_the_index_of_a_sealed_segment() {
     let mut text = Vec::new();
     journal::inspect(&segments(folder.path())[0], &mut text).expect("printable");
     let text = String::from_utf8(text).expect("text");
-    for expected in ["segment 1 of chunks", "new term", "data log-1 offsets 0..", "sealed, last chunk", "log-1 offsets 0.."] {
+    for expected in
+        ["segment 1 of chunks", "new term", "data log-1 offsets 0..", "sealed, last chunk", "log-1 offsets 0.."]
+    {
         assert!(text.contains(expected), "{expected} in {}", &text[..text.len().min(600)]);
     }
 }

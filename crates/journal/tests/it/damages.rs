@@ -34,7 +34,8 @@ struct Outcome {
 }
 
 fn look(folder: &Path) -> Result<Survey, String> {
-    let mut found = survey(&journal_of(folder), 0, &FolderStore(folder.join("archive")), &|_| {}).map_err(|error| error.to_string())?;
+    let mut found = survey(&journal_of(folder), 0, &FolderStore(folder.join("archive")), &|_| {})
+        .map_err(|error| error.to_string())?;
     found.miss(&|_| true);
     Ok(found)
 }
@@ -79,7 +80,12 @@ fn try_one(bases: &[Base], case: &Case) -> Outcome {
             let served = read(&node, &base.expected);
             node.close();
             wrong.extend(served.silent.iter().map(|what| format!("silently: {what}")));
-            wrong.extend(served.empty.first().map(|first| format!("silently empty: {} offsets from {first:?}", served.empty.len())));
+            wrong.extend(
+                served
+                    .empty
+                    .first()
+                    .map(|first| format!("silently empty: {} offsets from {first:?}", served.empty.len())),
+            );
             if !served.refused.is_empty() && !finds {
                 wrong.push(format!("readers are refused, and nothing is found by a survey: {:?}", served.first_error));
             }
@@ -128,11 +134,17 @@ fn mend(base: &Base, folder: &Path, found: &Survey, wrong: &mut Vec<String>) -> 
         }
     }
     node.close();
-    let said: BTreeSet<(u64, u64)> =
-        found.logs.iter().flat_map(|(id, log)| log.lost.iter().flat_map(|range| (range.start.0..range.end.0).map(|offset| (id.0, offset)))).collect();
+    let said: BTreeSet<(u64, u64)> = found
+        .logs
+        .iter()
+        .flat_map(|(id, log)| {
+            log.lost.iter().flat_map(|range| (range.start.0..range.end.0).map(|offset| (id.0, offset)))
+        })
+        .collect();
     let unsaid: Vec<_> = served.empty.iter().chain(&served.refused).filter(|lost| !said.contains(lost)).collect();
     if let Some(first) = unsaid.first() {
-        wrong.push(format!("after a repair {} offsets from {first:?} are not there, and it was not said", unsaid.len()));
+        wrong
+            .push(format!("after a repair {} offsets from {first:?} are not there, and it was not said", unsaid.len()));
     }
     for (id, (start, end)) in &base.expected.logs {
         let Some(log) = found.logs.get(&LogId(*id)) else { continue };
@@ -182,7 +194,9 @@ fn without_both_checkpoints_nothing_is_taken_for_damaged_that_is_not() {
         for name in ["checkpoint", "checkpoint-copy"] {
             let path = journal.join(name);
             match (harm, name) {
-                ("missing", _) | ("one missing", "checkpoint") | ("the other missing", "checkpoint-copy") => std::fs::remove_file(&path).expect("removable"),
+                ("missing", _) | ("one missing", "checkpoint") | ("the other missing", "checkpoint-copy") => {
+                    std::fs::remove_file(&path).expect("removable")
+                }
                 _ => std::fs::write(&path, [7; 4096]).expect("writable"),
             }
         }
@@ -190,9 +204,17 @@ fn without_both_checkpoints_nothing_is_taken_for_damaged_that_is_not() {
         let error = open(folder.path(), (base.config)()).err().expect("it is refused").to_string();
         assert!(error.contains("checkpoint is corrupt"), "{harm}: {error}");
         let found = look(folder.path()).expect("it can be looked at");
-        assert!(found.damages.len() == 1 && found.damages[0].id == "0-checkpoint" && found.damages[0].is_fatal(), "{harm}: {:?}", found.damages);
+        assert!(
+            found.damages.len() == 1 && found.damages[0].id == "0-checkpoint" && found.damages[0].is_fatal(),
+            "{harm}: {:?}",
+            found.damages
+        );
         let says = |words: &str| found.damages[0].what.contains(words);
-        assert!(says("nothing can be said of the segments") && says("missing") == harm.contains("missing"), "{harm}: {:?}", found.damages);
+        assert!(
+            says("nothing can be said of the segments") && says("missing") == harm.contains("missing"),
+            "{harm}: {:?}",
+            found.damages
+        );
         assert!(found.without_checkpoint && found.logs.values().all(|log| log.lost.is_empty()), "{harm}");
         let all: &dyn Fn(&Damage) -> bool = &|_| true;
         for accepted in [all, &Damage::is_repairable] {
@@ -208,7 +230,8 @@ fn no_damage_loses_anything_without_a_word() {
     let bases = [base::rewritten(), base::behind(), base::archived()];
     let foreign = base::foreign();
     let wanted = std::env::var("DAMAGE").unwrap_or_default();
-    let cases: Vec<Case> = harms::list(&bases, foreign.path()).into_iter().filter(|case| case.name(&bases).contains(&wanted)).collect();
+    let cases: Vec<Case> =
+        harms::list(&bases, foreign.path()).into_iter().filter(|case| case.name(&bases).contains(&wanted)).collect();
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -216,9 +239,19 @@ fn no_damage_loses_anything_without_a_word() {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let attempt = AssertUnwindSafe(|| try_one(&bases, case));
                     let outcome = catch_unwind(attempt).unwrap_or_else(|panic| {
-                        let said = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                        let said = panic
+                            .downcast_ref::<String>()
+                            .cloned()
+                            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
                         let (name, kind, how) = (case.name(&bases), case.kind, case.how());
-                        Outcome { name, kind, how, start: "panic", repair: "none", wrong: vec![format!("a panic: {}", said.unwrap_or_default())] }
+                        Outcome {
+                            name,
+                            kind,
+                            how,
+                            start: "panic",
+                            repair: "none",
+                            wrong: vec![format!("a panic: {}", said.unwrap_or_default())],
+                        }
                     });
                     outcomes.lock().push(outcome);
                 }
@@ -231,7 +264,14 @@ fn no_damage_loses_anything_without_a_word() {
     let known = |name: &str| KNOWN.iter().any(|(known, _)| name.starts_with(known));
     let wrong: Vec<&Outcome> = outcomes.iter().filter(|one| !one.wrong.is_empty()).collect();
     for one in &wrong {
-        println!("{}{}: {} ({}; {})", if known(&one.name) { "known: " } else { "" }, one.name, one.wrong.join("; "), one.start, one.repair);
+        println!(
+            "{}{}: {} ({}; {})",
+            if known(&one.name) { "known: " } else { "" },
+            one.name,
+            one.wrong.join("; "),
+            one.start,
+            one.repair
+        );
     }
     let unexpected = wrong.iter().filter(|one| !known(&one.name)).count();
     assert_eq!(unexpected, 0, "of {} damages", outcomes.len());

@@ -46,7 +46,11 @@ fn damage_in_a_large_chunk_is_no_end() {
         assert!(error.is_damage() && text.contains(&format!("byte {second}")), "byte {inside} of it: {text}");
         let found = look(folder.path());
         let lost: Vec<_> = found.logs.values().flat_map(|log| &log.lost).collect();
-        assert_eq!((found.damages.len(), found.damages[0].position, lost.len()), (1, second, 1), "byte {inside} of it: {lost:?}");
+        assert_eq!(
+            (found.damages.len(), found.damages[0].position, lost.len()),
+            (1, second, 1),
+            "byte {inside} of it: {lost:?}"
+        );
         flip(&path, second + inside);
         let node = Node::open(folder.path(), IoMode::Buffered, large()).expect("it was not changed");
         assert_eq!(read_all(&node.journal, &node.log(1), LARGE_BYTES).0, 6);
@@ -57,7 +61,9 @@ fn damage_in_a_large_chunk_is_no_end() {
 /// A folder whose checkpoint covers nothing, of several segments that have chunks.
 fn uncovered() -> (tempfile::TempDir, [types::Offset; 2], Vec<PathBuf>) {
     let (folder, ends) = filled();
-    ["checkpoint", "checkpoint-copy"].iter().for_each(|name| fs::remove_file(folder.path().join(name)).expect("removable"));
+    ["checkpoint", "checkpoint-copy"]
+        .iter()
+        .for_each(|name| fs::remove_file(folder.path().join(name)).expect("removable"));
     let begun: Vec<PathBuf> = segments(folder.path()).into_iter().filter(|path| !chunks(path).is_empty()).collect();
     assert!(begun.len() > 2);
     (folder, ends, begun)
@@ -72,7 +78,11 @@ fn a_damaged_end_of_a_segment_is_no_end_of_the_journal() {
         flip(full, at);
         let error = refusal(folder.path());
         assert!(error.is_damage() && error.to_string().contains(&name_of(full)), "{error}");
-        assert!(look(folder.path()).damages.iter().any(|damage| damage.file.ends_with(&name_of(full))), "{:?}", look(folder.path()).damages);
+        assert!(
+            look(folder.path()).damages.iter().any(|damage| damage.file.ends_with(&name_of(full))),
+            "{:?}",
+            look(folder.path()).damages
+        );
         flip(full, at);
     }
     flip(full, all[all.len() - 2] + 200);
@@ -87,7 +97,9 @@ fn a_newest_segment_that_is_gone_is_missed() {
         for covered in [false, true] {
             let (folder, ends) = filled();
             if !covered {
-                ["checkpoint", "checkpoint-copy"].iter().for_each(|name| fs::remove_file(folder.path().join(name)).expect("removable"));
+                ["checkpoint", "checkpoint-copy"]
+                    .iter()
+                    .for_each(|name| fs::remove_file(folder.path().join(name)).expect("removable"));
             }
             let newest = active(folder.path());
             let aside = folder.path().join("aside");
@@ -97,11 +109,22 @@ fn a_newest_segment_that_is_gone_is_missed() {
                 behind.iter().for_each(|path| fs::remove_file(path).expect("removable"));
             }
             let error = refusal(folder.path());
-            assert!(matches!(error, OpenError::MissingSegment { .. }) && name_of(&newest).ends_with(&number_in(&error)), "{error}");
+            assert!(
+                matches!(error, OpenError::MissingSegment { .. }) && name_of(&newest).ends_with(&number_in(&error)),
+                "{error}"
+            );
             let found = look(folder.path());
             // Records at the end are lost, which only a survey's words can say.
-            assert!(found.damages.iter().all(journal::Damage::is_repairable) && found.damages[0].file == name_of(&newest), "{:?}", found.damages);
-            let end = found.damages.iter().find(|damage| damage.what.contains("had come to chunk")).unwrap_or_else(|| panic!("{:?}", found.damages));
+            assert!(
+                found.damages.iter().all(journal::Damage::is_repairable) && found.damages[0].file == name_of(&newest),
+                "{:?}",
+                found.damages
+            );
+            let end = found
+                .damages
+                .iter()
+                .find(|damage| damage.what.contains("had come to chunk"))
+                .unwrap_or_else(|| panic!("{:?}", found.damages));
             let number: u64 = number_in(&error).parse().expect("a number");
             assert!(end.id == "3-end" || end.id.starts_with(&format!("3-{}-", number - 1)), "{:?}", found.damages);
             fs::rename(&aside, &newest).expect("renamable");

@@ -15,7 +15,8 @@ const PRODUCERS: i64 = 5_000;
 #[test]
 fn silent_producers_go_on_time_without_a_checkpoint() {
     let folder = tempfile::tempdir().expect("a folder");
-    let node = Node::open(folder.path(), IoMode::Buffered, JournalConfig { producer_expiry_ms: EXPIRY_MS, ..small() }).expect("it opens");
+    let node = Node::open(folder.path(), IoMode::Buffered, JournalConfig { producer_expiry_ms: EXPIRY_MS, ..small() })
+        .expect("it opens");
     let log = node.log(1);
     let write = |producer: i64, sequence: i32, transactional: bool| {
         let mut batch = BatchBuilder::default().producer(producer, 0, sequence);
@@ -27,7 +28,8 @@ fn silent_producers_go_on_time_without_a_checkpoint() {
         AppendItem::Batch { log: Arc::clone(&log), bytes, header, gate: None }
     };
     let open = PRODUCERS + 1;
-    node.append(1, (0..PRODUCERS).map(|producer| write(producer, 0, false)).chain([write(open, 0, true)]).collect()).expect("taken");
+    node.append(1, (0..PRODUCERS).map(|producer| write(producer, 0, false)).chain([write(open, 0, true)]).collect())
+        .expect("taken");
     assert_eq!(log.producers().len(), PRODUCERS as usize + 1);
     node.clock.advance(EXPIRY_MS as i64 / 2);
     node.append(1, vec![write(7, 1, false)]).expect("taken");

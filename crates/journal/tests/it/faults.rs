@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use journal::disk::{Completion, File, IoMode, RealStorage, Storage, Submitter, Wait, Waker, WriteOp, submitter};
 use bytes::Bytes;
+use journal::disk::{Completion, File, IoMode, RealStorage, Storage, Submitter, Wait, Waker, WriteOp, submitter};
 use journal::{AppendError, AppendItem, Appended, JournalStatus, Log};
 use record::{BatchBuilder, BatchHeader, Marker};
 use types::{Durability, LogId, Offset};
@@ -38,7 +38,9 @@ impl Faults {
     }
 
     fn descriptor(&self) -> io::Result<()> {
-        if !self.folder.load(Ordering::SeqCst) || self.before.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+        if !self.folder.load(Ordering::SeqCst)
+            || self.before.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        {
             return Ok(());
         }
         Err(io::Error::from_raw_os_error(libc::EMFILE))
@@ -131,7 +133,10 @@ fn open(folder: &Path) -> (Node, Arc<Faults>) {
 }
 
 fn open_with(folder: &Path, faults: &Arc<Faults>) -> Node {
-    let storage = FaultyStorage { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), faults: Arc::clone(faults) };
+    let storage = FaultyStorage {
+        storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"),
+        faults: Arc::clone(faults),
+    };
     let submitter = submitter(IoMode::Buffered).expect("always there");
     let submitter = FaultySubmitter { submitter, faults: Arc::clone(faults), failed: Vec::new() };
     Node::open_on(Arc::new(storage), Box::new(submitter), small()).expect("it opens")
@@ -237,7 +242,8 @@ fn a_transaction_ends_on_a_full_disk_from_space_that_is_kept_back_until_that_is_
     let (node, faults) = open(folder.path());
     let (log, other) = (node.log(1), node.log(2));
     for producer in [7, 8] {
-        let batch = BatchBuilder::default().producer(producer, 0, 0).transactional().record(1, None, Some(b"one")).build();
+        let batch =
+            BatchBuilder::default().producer(producer, 0, 0).transactional().record(1, None, Some(b"one")).build();
         append(&node, &log, batch).expect("there is space");
     }
     faults.space.store(true, Ordering::SeqCst);
@@ -300,7 +306,10 @@ fn a_segment_is_prepared_after_every_step_of_it_has_failed_once() {
                     assert!(reason.contains("prepare a segment") && reason.contains("open files"), "{reason}");
                     break;
                 }
-                assert!(!written.is_finished() && began.elapsed() < Duration::from_secs(120), "step {step}: it says so");
+                assert!(
+                    !written.is_finished() && began.elapsed() < Duration::from_secs(120),
+                    "step {step}: it says so"
+                );
                 std::thread::sleep(Duration::from_millis(2));
             }
             faults.folder.store(false, Ordering::SeqCst);
@@ -348,7 +357,9 @@ fn a_journal_at_rest_is_not_hindered() {
 fn a_start_that_cannot_rename_prepared_segments_uses_them_under_their_names() {
     let folder = tempfile::tempdir().expect("a folder");
     let names = || {
-        let all = std::fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
+        let all = std::fs::read_dir(folder.path())
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
         let mut names: Vec<String> = all.filter(|name| name.contains("segment-")).collect();
         names.sort();
         names
@@ -373,7 +384,8 @@ fn a_start_that_cannot_rename_prepared_segments_uses_them_under_their_names() {
             && start % 3 == 0
         {
             let sequence: u64 = last.trim_start_matches("segment-").parse().expect("a number");
-            std::fs::copy(folder.path().join(first), folder.path().join(format!("segment-{:012}", sequence + 1))).expect("copied");
+            std::fs::copy(folder.path().join(first), folder.path().join(format!("segment-{:012}", sequence + 1)))
+                .expect("copied");
         }
     }
     faults.asides.store(false, Ordering::SeqCst);

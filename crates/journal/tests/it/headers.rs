@@ -83,7 +83,10 @@ fn a_damaged_header_of_a_young_journal_loses_nothing() {
     let end = node.log(1).end();
     node.close();
     let begun = active(folder.path());
-    segments(folder.path()).iter().filter(|path| **path != begun).for_each(|path| fs::remove_file(path).expect("removable"));
+    segments(folder.path())
+        .iter()
+        .filter(|path| **path != begun)
+        .for_each(|path| fs::remove_file(path).expect("removable"));
     assert!(!folder.path().join("checkpoint").exists(), "nothing is sealed yet");
     flip(&begun, 30);
     assert!(refusal(folder.path()).contains("segment-000000000001"));
@@ -98,7 +101,11 @@ fn a_damaged_header_of_a_sealed_segment_loses_nothing() {
     flip(&damaged, 20);
     assert!(refusal(folder.path()).contains("segment-000000000002"));
     let found = look(folder.path());
-    assert!(found.damages.len() == 1 && found.damages[0].id == "3-2-0" && found.damages[0].is_repairable(), "{:?}", found.damages);
+    assert!(
+        found.damages.len() == 1 && found.damages[0].id == "3-2-0" && found.damages[0].is_repairable(),
+        "{:?}",
+        found.damages
+    );
     assert_eq!(lost(folder.path()), 0);
     repaired(folder.path(), &ends);
 }
@@ -130,7 +137,8 @@ fn a_newer_header_is_not_surveyed() {
         header[4..6].copy_from_slice(&77u16.to_le_bytes());
         header.extend(record::crc32c(&header).to_le_bytes());
         file.write_all_at(&header, 0).expect("writable");
-        let error = survey(folder.path(), 0, &MemoryArchive::default(), &|_| {}).err().expect("it is newer").to_string();
+        let error =
+            survey(folder.path(), 0, &MemoryArchive::default(), &|_| {}).err().expect("it is newer").to_string();
         assert!(error.contains("77"), "{error}");
     }
 }
@@ -194,16 +202,30 @@ fn what_was_rewritten_and_is_used_again_is_no_damage() {
         }
         let all = segments(folder.path());
         let rewritten = all[0].clone();
-        let gone = older.iter().find(|path| !all.contains(&folder.path().join(name_of(path)))).expect("something was rewritten into another");
-        fs::copy(gone, folder.path().join(format!("segment-{:012}", number_of(&all[all.len() - 1]) + 1))).expect("copied");
-        assert!(fs::read(&rewritten).expect("readable")[38..].chunks(8).take(8).any(|number| number == number_of(gone).to_le_bytes()));
+        let gone = older
+            .iter()
+            .find(|path| !all.contains(&folder.path().join(name_of(path))))
+            .expect("something was rewritten into another");
+        fs::copy(gone, folder.path().join(format!("segment-{:012}", number_of(&all[all.len() - 1]) + 1)))
+            .expect("copied");
+        assert!(
+            fs::read(&rewritten).expect("readable")[38..]
+                .chunks(8)
+                .take(8)
+                .any(|number| number == number_of(gone).to_le_bytes())
+        );
         if !named {
             let mut header = fs::read(&rewritten).expect("readable");
             header.truncate(4092);
             header[36..38].copy_from_slice(&1u16.to_le_bytes());
             header[46..4084].fill(0);
             header.extend(record::crc32c(&header).to_le_bytes());
-            OpenOptions::new().write(true).open(&rewritten).expect("openable").write_all_at(&header, 0).expect("writable");
+            OpenOptions::new()
+                .write(true)
+                .open(&rewritten)
+                .expect("openable")
+                .write_all_at(&header, 0)
+                .expect("writable");
         }
         assert_eq!((look(folder.path()).damages, lost(folder.path())), (Vec::new(), 0), "{named}");
         let node = open(folder.path());
@@ -314,7 +336,10 @@ fn a_rewritten_segment_stands_for_those_whose_files_could_not_be_removed() {
     for path in staying {
         fs::copy(path, folder.path().join(name_of(path))).expect("copied");
     }
-    let rewritten = segments(folder.path()).into_iter().find(|path| fs::read(path).expect("readable")[6] == 2).expect("a rewritten one");
+    let rewritten = segments(folder.path())
+        .into_iter()
+        .find(|path| fs::read(path).expect("readable")[6] == 2)
+        .expect("a rewritten one");
     flip(&rewritten, 20);
     let damages = look(folder.path()).damages;
     assert!(damages.len() == 1 && damages[0].is_repairable(), "{damages:?}");
@@ -343,13 +368,17 @@ fn what_takes_the_place_of_records_is_of_their_term() {
         let damaged = of(folder.path());
         flip(&damaged, chunks(&damaged)[3] + SECTOR);
         let found = look(folder.path());
-        let (id, range) = found.logs.iter().find_map(|(id, log)| Some((*id, log.lost.first()?.clone()))).expect("something is lost");
+        let (id, range) =
+            found.logs.iter().find_map(|(id, log)| Some((*id, log.lost.first()?.clone()))).expect("something is lost");
         repair(folder.path(), &found, Original::Kept, &|_| true).expect("it can be repaired");
         let node = open(folder.path());
         let want = ColdWant { log: node.log(id.0), from: range.start, until: range.end, max_bytes: 1 };
         let bytes = node.journal.read_cold(&[want], 1).remove(0).expect("readable").slices.concat();
         let batches: Vec<_> = Batches::new(&bytes).map(|batch| batch.expect("a batch").1).collect();
-        let filler = batches.iter().find(|batch| batch.base() <= range.start && range.start < batch.next()).expect("it is served");
+        let filler = batches
+            .iter()
+            .find(|batch| batch.base() <= range.start && range.start < batch.next())
+            .expect("it is served");
         assert_eq!((filler.records_count, filler.leader_epoch), (0, 1), "{batches:?}");
         let (there, end) = (node.log(id.0).dense_from(), node.log(id.0).end());
         assert!(there >= range.end && there < end, "who counts records looks up to {there} for those in {range:?}");
@@ -367,7 +396,8 @@ fn where_the_damaged_file_is_a_copy_it_goes() {
     let damaged = segments(folder.path())[0].clone();
     flip(&damaged, chunks(&damaged)[3] + SECTOR);
     repair(folder.path(), &look(folder.path()), Original::Dropped, &|_| true).expect("it can be repaired");
-    let names: Vec<String> = fs::read_dir(folder.path()).expect("a folder").map(|entry| name_of(&entry.expect("an entry").path())).collect();
+    let names: Vec<String> =
+        fs::read_dir(folder.path()).expect("a folder").map(|entry| name_of(&entry.expect("an entry").path())).collect();
     assert!(names.iter().all(|name| !name.starts_with("damaged-") && name != "repairing"), "{names:?}");
     assert_eq!(look(folder.path()).damages, []);
 }

@@ -23,8 +23,10 @@ fn many_logs_that_share_a_segment_being_written_read_it_about_once() {
     }
     let written = LOGS * ROUNDS * RECORDS * VALUE_BYTES as u64;
     assert_eq!(node.journal.metrics().segments_sealed.get(), 0, "all of it is in the segment being written");
-    let mut wants: Vec<ColdWant> =
-        logs.iter().map(|log| ColdWant { log: log.clone(), from: Offset(0), until: Offset(u64::MAX), max_bytes: 256 << 10 }).collect();
+    let mut wants: Vec<ColdWant> = logs
+        .iter()
+        .map(|log| ColdWant { log: log.clone(), from: Offset(0), until: Offset(u64::MAX), max_bytes: 256 << 10 })
+        .collect();
     while wants.iter().any(|want| want.from < want.log.high_watermark()) {
         wants.retain(|want| want.from < want.log.high_watermark());
         let results = node.journal.read_cold(&wants, 2 << 20);
@@ -72,7 +74,8 @@ fn small_runs_of_an_extent_being_written_are_read_once_after_a_restart() {
     const RUNS: u64 = 200;
     let folder = tempfile::tempdir().expect("a folder");
     let config = JournalConfig { segment_bytes: 64 << 20, ..small() };
-    let write = |node: &Node, log: &_| (0..RUNS).for_each(|_| _ = node.append_batch(log, 1, VALUE_BYTES).expect("appended"));
+    let write =
+        |node: &Node, log: &_| (0..RUNS).for_each(|_| _ = node.append_batch(log, 1, VALUE_BYTES).expect("appended"));
     let node = Node::open(folder.path(), modes()[0], config.clone()).expect("it opens");
     write(&node, &node.log(1));
     node.close();

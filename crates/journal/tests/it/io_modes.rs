@@ -27,7 +27,9 @@ fn in_mode(mode: IoMode) {
     for id in 1..=3 {
         let (log, mut at) = (node.log(id), Offset(0));
         while at < log.high_watermark() {
-            let Seen::Until(next) = read_cold(&node.journal, &log, at, 100 << 10, VALUE_BYTES) else { panic!("{mode}: nothing at {at}") };
+            let Seen::Until(next) = read_cold(&node.journal, &log, at, 100 << 10, VALUE_BYTES) else {
+                panic!("{mode}: nothing at {at}")
+            };
             at = next;
         }
     }

@@ -106,7 +106,11 @@ impl Storage for CachedFolder {
         Ok(self.files.lock().keys().cloned().collect())
     }
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
-        let file = Arc::new(CachedFile { name: name.to_owned(), pages: Mutex::default(), refuses: Arc::clone(&self.refuses_flushes) });
+        let file = Arc::new(CachedFile {
+            name: name.to_owned(),
+            pages: Mutex::default(),
+            refuses: Arc::clone(&self.refuses_flushes),
+        });
         file.allocate(size)?;
         self.files.lock().insert(name.to_owned(), Arc::clone(&file));
         Ok(file)
@@ -158,7 +162,9 @@ impl Submitter for AtOnce {
         self.done.push(Completion { token, result: file.sync() });
     }
     fn poll(&mut self, wait: Wait, done: &mut Vec<Completion>) {
-        if self.done.is_empty() && let Wait::For(limit) = wait {
+        if self.done.is_empty()
+            && let Wait::For(limit) = wait
+        {
             let (woken, wakes) = &*self.woken;
             let mut woken = woken.lock();
             if !*woken {
@@ -201,7 +207,11 @@ fn what_a_restart_finds_in_the_cache_after_a_failed_flush_is_written_again() {
     // The process starts again, the machine does not.
     let node = open(&folder);
     let log = node.log(1);
-    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), Offset(4 * LONG_BATCH), "the cache has what the flush left out");
+    assert_eq!(
+        read_all(&node.journal, &log, VALUE_BYTES),
+        Offset(4 * LONG_BATCH),
+        "the cache has what the flush left out"
+    );
     node.append_batch(&log, LONG_BATCH, VALUE_BYTES).expect("a disk that works");
     node.append_batch(&log, LONG_BATCH, VALUE_BYTES).expect("a disk that works");
     let folder = folder.after_power_loss();

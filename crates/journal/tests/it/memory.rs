@@ -18,7 +18,8 @@ const VALUE_BYTES: usize = 9000;
 const BATCH_RECORDS: u64 = 100;
 
 fn open(folder: &std::path::Path) -> Node {
-    Node::open(folder, IoMode::Buffered, JournalConfig { segment_bytes: 32 << 20, ..small() }).expect("an empty folder opens")
+    Node::open(folder, IoMode::Buffered, JournalConfig { segment_bytes: 32 << 20, ..small() })
+        .expect("an empty folder opens")
 }
 
 fn memory_log(node: &Node, id: u64) -> Arc<Log> {
@@ -75,13 +76,19 @@ fn appends_wait_while_readers_hold_all_blocks() {
                 Err(_) => break,
             }
             while at < log.high_watermark() {
-                let TailRead::Data { slices, next, .. } = node.journal.read_tail(log, at..Offset(u64::MAX), 1 << 20, true) else {
+                let TailRead::Data { slices, next, .. } =
+                    node.journal.read_tail(log, at..Offset(u64::MAX), 1 << 20, true)
+                else {
                     panic!("what was appended last is in memory, {at} of {}", log.end());
                 };
                 held.extend(slices);
                 at = next;
             }
-            assert!(at < Offset(BATCHES / 2 * BATCH_RECORDS), "{at} records are held in {:?} bytes", node.journal.tail_memory());
+            assert!(
+                at < Offset(BATCHES / 2 * BATCH_RECORDS),
+                "{at} records are held in {:?} bytes",
+                node.journal.tail_memory()
+            );
             append();
         }
         assert!(node.journal.tail_memory().0 <= MEMORY, "blocks beyond the bound");
@@ -99,14 +106,19 @@ fn appends_wait_while_readers_hold_all_blocks() {
 fn large_messages_one_after_the_other_have_memory() {
     const LARGE: usize = 6 << 20;
     let folder = tempfile::tempdir().expect("a folder");
-    let node = Node::open(folder.path(), IoMode::Buffered, JournalConfig { segment_bytes: 128 << 20, ..small() }).expect("an empty folder opens");
+    let node = Node::open(folder.path(), IoMode::Buffered, JournalConfig { segment_bytes: 128 << 20, ..small() })
+        .expect("an empty folder opens");
     let logs = [memory_log(&node, 1), node.journal.create_log(LogId(2), Durability::Fsync)];
     for number in 0..20 {
         for log in &logs {
             node.append_batch(log, 1, LARGE).expect("appended");
         }
         node.append_batch(&logs[number % 2], 1, 100).expect("a small one behind it");
-        assert!(node.journal.tail_memory().0 <= (32 << 20) + LARGE + (1 << 20), "{} bytes in blocks", node.journal.tail_memory().0);
+        assert!(
+            node.journal.tail_memory().0 <= (32 << 20) + LARGE + (1 << 20),
+            "{} bytes in blocks",
+            node.journal.tail_memory().0
+        );
     }
     let huge = memory_log(&node, 3);
     for _ in 0..3 {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use journal::disk::{IoMode, RealStorage, Storage, Submitter, submitter};
 use journal::{
-    Append, AppendError, AppendItem, Appended, ArchiveStore, ColdWant, EventSink, Journal, JournalConfig, JournalEvent, Log, MemoryArchive, OpenError, ReadError,
-    ReplyTo, TailRead,
+    Append, AppendError, AppendItem, Appended, ArchiveStore, ColdWant, EventSink, Journal, JournalConfig, JournalEvent,
+    Log, MemoryArchive, OpenError, ReadError, ReplyTo, TailRead,
 };
 use parking_lot::{Condvar, Mutex};
 use record::{BatchBuilder, BatchHeader, Batches};
@@ -97,7 +97,11 @@ impl Node {
     }
 
     /// On a disk of the caller's.
-    pub fn open_on(storage: Arc<dyn Storage>, submitter: Box<dyn Submitter>, config: JournalConfig) -> Result<Self, OpenError> {
+    pub fn open_on(
+        storage: Arc<dyn Storage>,
+        submitter: Box<dyn Submitter>,
+        config: JournalConfig,
+    ) -> Result<Self, OpenError> {
         Self::start(storage, Arc::new(MemoryArchive::default()), submitter, config)
     }
 
@@ -107,7 +111,11 @@ impl Node {
     }
 
     /// With any archive.
-    pub fn open_storing(folder: &Path, archive: Arc<dyn ArchiveStore>, config: JournalConfig) -> Result<Self, OpenError> {
+    pub fn open_storing(
+        folder: &Path,
+        archive: Arc<dyn ArchiveStore>,
+        config: JournalConfig,
+    ) -> Result<Self, OpenError> {
         let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, IoMode::Buffered).expect("a folder"));
         Self::start(storage, archive, submitter(IoMode::Buffered).expect("always there"), config)
     }
@@ -120,7 +128,14 @@ impl Node {
         config: JournalConfig,
     ) -> Result<Self, OpenError> {
         let clock = Arc::new(TestClock::default());
-        let opened = journal::open(config, storage, archive, submitter, Arc::clone(&clock) as Arc<dyn Clock>, uuid::Uuid::new_v4())?;
+        let opened = journal::open(
+            config,
+            storage,
+            archive,
+            submitter,
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            uuid::Uuid::new_v4(),
+        )?;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(SHARD, Arc::clone(&sink) as Arc<dyn EventSink>);
         let (writer, keeper, archiver) = (opened.writer, opened.keeper, opened.archiver);
@@ -217,7 +232,12 @@ pub fn check(log: &Log, from: Offset, slices: &[Bytes], value_bytes: usize) -> O
         assert!(header.base() <= next && next < header.next(), "batch {}..{} at {next}", header.base(), header.next());
         let records = record::records(&bytes[position..position + header.total_bytes()]).expect("a readable batch");
         for (offset, record) in (header.base().0..).zip(&records) {
-            assert_eq!(record.value.as_deref(), Some(&value(log.id(), offset, value_bytes)[..]), "{} offset {offset}", log.id());
+            assert_eq!(
+                record.value.as_deref(),
+                Some(&value(log.id(), offset, value_bytes)[..]),
+                "{} offset {offset}",
+                log.id()
+            );
         }
         next = header.next();
     }
@@ -257,7 +277,13 @@ pub fn read_cold(journal: &Journal, log: &Arc<Log>, from: Offset, max_bytes: usi
     match journal.read_cold(&[want], max_bytes).remove(0) {
         Ok(data) => {
             assert_eq!(check(log, from, &data.slices, value_bytes), data.next, "history says where it ends");
-            assert!(data.next > from, "{} from {from}: nothing was read of {}..{}", log.id(), log.start(), log.high_watermark());
+            assert!(
+                data.next > from,
+                "{} from {from}: nothing was read of {}..{}",
+                log.id(),
+                log.start(),
+                log.high_watermark()
+            );
             Seen::Until(data.next)
         }
         Err(ReadError::Gone) => {

@@ -124,12 +124,23 @@ fn found_by_both(folder: &Path, archive: &Arc<MemoryArchive>, name: &str, what: 
     assert!(words.iter().all(|words| words.contains(name)), "{what}: {words:?}");
     assert!(lost.windows(2).all(|two| two[1] == two[0] + BATCH), "{what}: {lost:?}");
     let known = node.journal.unreadable();
-    assert!(known.iter().all(|one| one.file == name && one.log.0 == 1) && (1..=2).contains(&known.len()), "{what}: {known:?}");
+    assert!(
+        known.iter().all(|one| one.file == name && one.log.0 == 1) && (1..=2).contains(&known.len()),
+        "{what}: {known:?}"
+    );
     assert_eq!(read_around(&node, 2).0, Vec::<u64>::new(), "{what}: another log");
     node.close();
     let found = survey(folder, 0, &**archive, &|_| {}).expect("looked at");
-    assert!(!found.damages.is_empty() && found.damages.iter().all(|damage| damage.file == name), "{what}: {:?}", found.damages);
-    let ranges: Vec<_> = found.logs.iter().flat_map(|(id, log)| log.lost.iter().map(|range| (id.0, range.start.0, range.end.0))).collect();
+    assert!(
+        !found.damages.is_empty() && found.damages.iter().all(|damage| damage.file == name),
+        "{what}: {:?}",
+        found.damages
+    );
+    let ranges: Vec<_> = found
+        .logs
+        .iter()
+        .flat_map(|(id, log)| log.lost.iter().map(|range| (id.0, range.start.0, range.end.0)))
+        .collect();
     let until = lost.last().expect("some") + BATCH;
     assert_eq!(ranges, [(1, lost[0], until)], "{what}");
 }
@@ -177,7 +188,10 @@ fn records_before_a_missing_object_are_served_and_it_is_remembered_until_it_is_b
         assert!(read(base).expect_err("it is missing").to_string().contains(name.as_str()));
     }
     let known = node.journal.unreadable();
-    assert_eq!(known.iter().map(|one| (one.file.as_str(), one.log.0, one.from.0)).collect::<Vec<_>>(), [(name.as_str(), 1, base)]);
+    assert_eq!(
+        known.iter().map(|one| (one.file.as_str(), one.log.0, one.from.0)).collect::<Vec<_>>(),
+        [(name.as_str(), 1, base)]
+    );
     archive.put(name, bytes.into()).expect("put");
     let began = Instant::now();
     loop {

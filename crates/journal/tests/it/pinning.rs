@@ -46,7 +46,9 @@ fn backed_up(mode: IoMode) {
         node.append_batch(&quick, 50, VALUE_BYTES).expect("appended");
     }
     for name in &pinned.sealed {
-        fs::hard_link(pins.join(name), copy.path().join(name)).or_else(|_| fs::copy(pins.join(name), copy.path().join(name)).map(drop)).expect("taken");
+        fs::hard_link(pins.join(name), copy.path().join(name))
+            .or_else(|_| fs::copy(pins.join(name), copy.path().join(name)).map(drop))
+            .expect("taken");
     }
     pinned.copy_open(&pins, copy.path(), mode, &|_| {}).expect("copied");
     fs::remove_dir_all(&pins).expect("removed");
@@ -117,7 +119,13 @@ fn backed_up_beside_immutable(dead: bool) {
     const IMMUTABLE: &str = "segment-000000000002";
     let (folder, copy) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let storage = WithImmutable(RealStorage::open(folder.path(), IoMode::Buffered).expect("a folder"), IMMUTABLE);
-    let node = Node::start(Arc::new(storage), Arc::new(MemoryArchive::default()), submitter(IoMode::Buffered).expect("always there"), small()).expect("it opens");
+    let node = Node::start(
+        Arc::new(storage),
+        Arc::new(MemoryArchive::default()),
+        submitter(IoMode::Buffered).expect("always there"),
+        small(),
+    )
+    .expect("it opens");
     let log = node.log(1);
     while node.journal.metrics().segments_sealed.get() < 4 {
         node.append_batch(&log, 50, VALUE_BYTES).expect("appended");
@@ -170,7 +178,9 @@ fn large() -> JournalConfig {
 #[test]
 fn copies_of_several_journals_are_of_one_moment() {
     let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a folder")).collect();
-    let nodes: Arc<Vec<Node>> = Arc::new(folders.iter().map(|folder| Node::open(folder.path(), IoMode::Buffered, large()).expect("it opens")).collect());
+    let nodes: Arc<Vec<Node>> = Arc::new(
+        folders.iter().map(|folder| Node::open(folder.path(), IoMode::Buffered, large()).expect("it opens")).collect(),
+    );
     let ends = Arc::new(AtomicBool::new(false));
     // Each writer has a log of what is meant and one of what is done in the first journal, and one in each of the others.
     let writers: Vec<_> = (0..3u64)
@@ -178,7 +188,8 @@ fn copies_of_several_journals_are_of_one_moment() {
             let (nodes, ends) = (Arc::clone(&nodes), Arc::clone(&ends));
             std::thread::spawn(move || {
                 let log = |node: usize, id: u64| nodes[node].journal.create_log(LogId(id), Durability::Memory);
-                let (meant, one, other, done) = (log(0, 10 + writer), log(1, 20 + writer), log(2, 30 + writer), log(0, 40 + writer));
+                let (meant, one, other, done) =
+                    (log(0, 10 + writer), log(1, 20 + writer), log(2, 30 + writer), log(0, 40 + writer));
                 let write = |node: usize, log: &Arc<Log>| nodes[node].append_batch(log, 1, 1).expect("appended");
                 while !ends.load(Ordering::SeqCst) {
                     write(0, &meant);
@@ -193,14 +204,21 @@ fn copies_of_several_journals_are_of_one_moment() {
     for number in 0..BACKUPS {
         let copy = tempfile::tempdir().expect("a folder");
         back_up_all(&nodes, &folders.iter().map(tempfile::TempDir::path).collect::<Vec<_>>(), copy.path());
-        let surveys: Vec<_> =
-            (0..3).map(|number| survey(&copy.path().join(number.to_string()), 0, &MemoryArchive::default(), &|_| {}).expect("looked at")).collect();
+        let surveys: Vec<_> = (0..3)
+            .map(|number| {
+                survey(&copy.path().join(number.to_string()), 0, &MemoryArchive::default(), &|_| {}).expect("looked at")
+            })
+            .collect();
         assert!(surveys.iter().all(|found| found.damages.is_empty()));
         for writer in 0..3 {
             let end = |node: usize, id: u64| surveys[node].logs.get(&LogId(id)).map_or(0, |log| log.end.0);
-            let (meant, one, other, done) = (end(0, 10 + writer), end(1, 20 + writer), end(2, 30 + writer), end(0, 40 + writer));
+            let (meant, one, other, done) =
+                (end(0, 10 + writer), end(1, 20 + writer), end(2, 30 + writer), end(0, 40 + writer));
             let in_order = done <= one && one <= other && other <= meant && meant <= done + 1;
-            assert!(in_order, "copy {number}, writer {writer}: {meant} meant, {other} and {one} in the others, {done} done");
+            assert!(
+                in_order,
+                "copy {number}, writer {writer}: {meant} meant, {other} and {one} in the others, {done} done"
+            );
         }
     }
     ends.store(true, Ordering::SeqCst);
@@ -211,7 +229,8 @@ fn copies_of_several_journals_are_of_one_moment() {
 fn back_up_all(nodes: &[Node], folders: &[&Path], to: &Path) {
     let pins: Vec<_> = folders.iter().map(|folder| folder.join("pinned")).collect();
     pins.iter().for_each(|pins| fs::create_dir(pins).expect("a folder"));
-    let wanted: Vec<(&Journal, &Path)> = nodes.iter().map(|node| &*node.journal).zip(pins.iter().map(|pins| pins.as_path())).collect();
+    let wanted: Vec<(&Journal, &Path)> =
+        nodes.iter().map(|node| &*node.journal).zip(pins.iter().map(|pins| pins.as_path())).collect();
     let pinned = pin_together(&wanted).expect("pinned");
     for (number, (pinned, pins)) in pinned.iter().zip(&pins).enumerate() {
         let copy = to.join(number.to_string());

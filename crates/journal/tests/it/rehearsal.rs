@@ -14,7 +14,9 @@ const VALUE_BYTES: usize = 1000;
 /// All files of a folder with what is in them.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable"));
-    entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).expect("readable"))).collect()
+    entries
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).expect("readable")))
+        .collect()
 }
 
 #[test]

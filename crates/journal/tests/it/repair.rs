@@ -40,7 +40,9 @@ pub fn look(folder: &Path) -> Survey {
 
 pub fn segments(folder: &Path) -> Vec<PathBuf> {
     let names = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-    let mut paths: Vec<PathBuf> = names.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-"))).collect();
+    let mut paths: Vec<PathBuf> = names
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-")))
+        .collect();
     paths.sort();
     paths
 }
@@ -48,7 +50,10 @@ pub fn segments(folder: &Path) -> Vec<PathBuf> {
 /// Positions of chunks.
 pub fn chunks(path: &Path) -> Vec<u64> {
     let bytes = fs::read(path).expect("readable");
-    (SECTOR..bytes.len() as u64).step_by(SECTOR as usize).filter(|at| bytes[*at as usize..].starts_with(b"MSCK")).collect()
+    (SECTOR..bytes.len() as u64)
+        .step_by(SECTOR as usize)
+        .filter(|at| bytes[*at as usize..].starts_with(b"MSCK"))
+        .collect()
 }
 
 pub fn flip(path: &Path, at: u64) {
@@ -176,7 +181,11 @@ fn a_damaged_checkpoint_is_repaired_from_its_copy_and_not_without() {
         flip(&folder.path().join(name), 60);
     }
     let found = look(folder.path());
-    assert!(found.damages.iter().any(|damage| damage.id == "3-checkpoint" && !damage.is_repairable()), "{:?}", found.damages);
+    assert!(
+        found.damages.iter().any(|damage| damage.id == "3-checkpoint" && !damage.is_repairable()),
+        "{:?}",
+        found.damages
+    );
     assert!(repair(folder.path(), &found, Original::Kept, &|damage| damage.id == "3-checkpoint").is_err());
 }
 
@@ -189,7 +198,8 @@ fn one_of_two_damages_of_a_segment_is_not_repaired_alone() {
     flip(&damaged, places[4] + SECTOR);
     let found = look(folder.path());
     assert_eq!(found.damages.len(), 2);
-    let error = repair(folder.path(), &found, Original::Kept, &|damage| damage.id == found.damages[0].id).expect_err("the other goes with it");
+    let error = repair(folder.path(), &found, Original::Kept, &|damage| damage.id == found.damages[0].id)
+        .expect_err("the other goes with it");
     assert!(error.to_string().contains(&found.damages[1].id), "{error}");
     assert_eq!(look(folder.path()).damages.len(), 2, "nothing was changed");
 }

@@ -50,7 +50,9 @@ fn open(folder: &std::path::Path) -> ByHand {
     let submitter = submitter(IoMode::Buffered).expect("always there");
     let clock = Arc::new(Still::default());
     let archive = Arc::new(journal::MemoryArchive::default());
-    let opened = journal::open(small(), storage, archive, submitter, Arc::clone(&clock) as Arc<dyn Clock>, uuid::Uuid::new_v4()).expect("it opens");
+    let opened =
+        journal::open(small(), storage, archive, submitter, Arc::clone(&clock) as Arc<dyn Clock>, uuid::Uuid::new_v4())
+            .expect("it opens");
     let mut opened = ByHand { journal: opened.journal, writer: opened.writer, keeper: opened.keeper, clock };
     opened.write();
     opened
@@ -205,7 +207,8 @@ fn damage_index(path: &std::path::Path) -> u64 {
     let file = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("openable");
     let mut footer = [0; 4096];
     file.read_exact_at(&mut footer, file.metadata().expect("a file").len() - 4096).expect("readable");
-    let number = |at: usize, bytes: usize| footer[at..at + bytes].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let number =
+        |at: usize, bytes: usize| footer[at..at + bytes].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     let (table, logs) = (number(48, 8), number(44, 4));
     assert!(footer.starts_with(b"MSIX") && logs > 0 && logs * ROW_BYTES < PAGE_BYTES, "a sealed segment");
     flip(path, table + 32);
@@ -256,7 +259,13 @@ fn an_index_that_cannot_be_read_stops_nothing_else() {
     drop((node, first, second));
     let node = open(folder.path());
     node.journal.check_segments(&|_| true).expect("nothing is missing");
-    assert_eq!((node.journal.create_log(LogId(1), Durability::Fsync).start(), node.journal.create_log(LogId(1), Durability::Fsync).end()), (start, end));
+    assert_eq!(
+        (
+            node.journal.create_log(LogId(1), Durability::Fsync).start(),
+            node.journal.create_log(LogId(1), Durability::Fsync).end()
+        ),
+        (start, end)
+    );
 }
 
 /// What was deleted of the segment that is being written does not count for what is left, before and after a start.

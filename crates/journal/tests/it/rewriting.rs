@@ -60,7 +60,11 @@ struct WatchedFile(Arc<dyn File>, Arc<Watch>);
 
 impl Watched {
     fn change(&self, name: &str) -> io::Result<()> {
-        if self.watch.stuck.lock().split(' ').any(|stuck| stuck == name) { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(()) }
+        if self.watch.stuck.lock().split(' ').any(|stuck| stuck == name) {
+            Err(io::Error::from_raw_os_error(libc::EIO))
+        } else {
+            Ok(())
+        }
     }
 
     fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
@@ -136,7 +140,9 @@ impl File for WatchedFile {
     }
     fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
         let rewriting = *self.1.rewriting.lock();
-        if rewriting && self.1.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+        if rewriting
+            && self.1.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
         let got = self.0.read_at(position, into)?;
@@ -198,12 +204,28 @@ impl ByHand {
     }
 
     fn try_open(folder: &Path, watch: Arc<Watch>) -> Result<Self, journal::OpenError> {
-        let storage = Watched { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), watch: Arc::clone(&watch) };
+        let storage = Watched {
+            storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"),
+            watch: Arc::clone(&watch),
+        };
         let archive = Arc::new(journal::MemoryArchive::default());
         let submitter = submitter(IoMode::Buffered).expect("always there");
         let clock: Arc<TestClock> = Arc::default();
-        let opened = journal::open(config(), Arc::new(storage), archive, submitter, Arc::clone(&clock) as Arc<dyn Clock>, uuid::Uuid::new_v4())?;
-        let opened = Self { journal: opened.journal, writer: Arc::new(Mutex::new(opened.writer)), keeper: opened.keeper, clock, watch };
+        let opened = journal::open(
+            config(),
+            Arc::new(storage),
+            archive,
+            submitter,
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            uuid::Uuid::new_v4(),
+        )?;
+        let opened = Self {
+            journal: opened.journal,
+            writer: Arc::new(Mutex::new(opened.writer)),
+            keeper: opened.keeper,
+            clock,
+            watch,
+        };
         opened.write();
         Ok(opened)
     }
@@ -359,10 +381,18 @@ fn a_read_that_fails_once_holds_up_its_segment_alone_and_not_for_long() {
         node.watch.failing.store(failing, Ordering::SeqCst);
         node.trim();
         assert_eq!(node.watch.failing.load(Ordering::SeqCst), 0, "reads have failed");
-        assert!(node.rewritten() >= rewritten - failing, "{failing}: {} of {rewritten} segments are rewritten in spite of it", node.rewritten());
+        assert!(
+            node.rewritten() >= rewritten - failing,
+            "{failing}: {} of {rewritten} segments are rewritten in spite of it",
+            node.rewritten()
+        );
         let began = Instant::now();
         while node.sealed_bytes() > bytes + SEGMENT_BYTES / 16 {
-            assert!(began.elapsed() < Duration::from_secs(120), "{failing}: {} bytes of {before}, without a failure {bytes}", node.sealed_bytes());
+            assert!(
+                began.elapsed() < Duration::from_secs(120),
+                "{failing}: {} bytes of {before}, without a failure {bytes}",
+                node.sealed_bytes()
+            );
             node.look();
         }
         assert_eq!(node.journal.unreadable(), [], "all of it was read");
@@ -382,7 +412,10 @@ fn a_damaged_segment_stays_and_holds_up_no_other() {
     node.trim();
     let is_named = |node: &ByHand| {
         let places = node.journal.unreadable();
-        assert!(places.len() == 1 && places[0].file.ends_with(damaged) && places[0].what.contains("checksum"), "{places:?}");
+        assert!(
+            places.len() == 1 && places[0].file.ends_with(damaged) && places[0].what.contains("checksum"),
+            "{places:?}"
+        );
     };
     is_named(&node);
     assert_eq!(node.rewritten(), rewritten - 1, "all but the damaged one");
@@ -390,7 +423,11 @@ fn a_damaged_segment_stays_and_holds_up_no_other() {
     let read = node.watch.read_bytes.load(Ordering::SeqCst);
     (0..5).for_each(|_| node.look());
     is_named(&node);
-    assert_eq!((node.rewritten(), node.watch.read_bytes.load(Ordering::SeqCst)), (rewritten - 1, read), "it is left alone");
+    assert_eq!(
+        (node.rewritten(), node.watch.read_bytes.load(Ordering::SeqCst)),
+        (rewritten - 1, read),
+        "it is left alone"
+    );
     let all = (1..=LOGS).map(|id| node.log(id));
     let trims = all.map(|log| AppendItem::Trim { to: log.end(), log }).collect();
     node.append(trims);
@@ -504,7 +541,10 @@ fn a_spare_file_that_cannot_be_used_stops_no_write() {
             node.append(vec![item(&log, LARGE)]);
         }
         assert_eq!(log.end(), before.plus(60), "{}", spares[at]);
-        assert!(folder.path().join(spares[at]).exists() && !folder.path().join(spares[1 - at]).exists(), "the other one is used");
+        assert!(
+            folder.path().join(spares[at]).exists() && !folder.path().join(spares[1 - at]).exists(),
+            "the other one is used"
+        );
     }
 }
 

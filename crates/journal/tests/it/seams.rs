@@ -73,7 +73,8 @@ fn an_object_that_ends_inside_a_merged_run_is_no_reason_to_read_anything_twice()
     let archive = Arc::new(Gated::default());
     archive.shut(true);
     let config = JournalConfig { window_bytes: Some(WINDOW), object_bytes: 200 << 10, tail_bytes: 1 << 20, ..small() };
-    let node = Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, config).expect("it opens");
+    let node =
+        Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, config).expect("it opens");
     let log = |id| node.journal.create_log(LogId(id), Durability::Memory);
     let (kept, others) = (log(1), [2, 3, 4, 5].map(log));
     // More is of the log that stays than of each of the others, and less than of all of them.
@@ -91,12 +92,16 @@ fn an_object_that_ends_inside_a_merged_run_is_no_reason_to_read_anything_twice()
         node.trim(other, other.end().0).expect("trimmed");
     }
     node.journal.check_retention();
-    wait_for("what is left of segments is merged", || node.journal.places(&kept).expect("readable")[0].0 == Place::Rewritten);
+    wait_for("what is left of segments is merged", || {
+        node.journal.places(&kept).expect("readable")[0].0 == Place::Rewritten
+    });
     archive.shut(false);
     let mut merged = None;
     wait_for("the archive ends inside a merged run", || {
         let places = node.journal.places(&kept).expect("readable");
-        let seam = |two: &&[(Place, Range<Offset>)]| two[0].0 == Place::Archived && two[1].0 == Place::Rewritten && two[1].1.start < two[0].1.end;
+        let seam = |two: &&[(Place, Range<Offset>)]| {
+            two[0].0 == Place::Archived && two[1].0 == Place::Rewritten && two[1].1.start < two[0].1.end
+        };
         merged = places.windows(2).find(seam).map(|two| two[1].1.start.0);
         merged.is_some()
     });
@@ -117,7 +122,10 @@ fn an_object_that_ends_inside_a_merged_run_is_no_reason_to_read_anything_twice()
         };
         let from = (edge + next(400)).saturating_sub(200).min(end - 1);
         let bytes = [1, 2_000, 50_000, 300_000, 4 << 20][next(if number % 3 == 0 { 5 } else { 3 }) as usize];
-        assert!(matches!(read_cold(&node.journal, &kept, Offset(from), bytes, VALUE_BYTES), Seen::Until(_)), "{bytes} bytes from {from}");
+        assert!(
+            matches!(read_cold(&node.journal, &kept, Offset(from), bytes, VALUE_BYTES), Seen::Until(_)),
+            "{bytes} bytes from {from}"
+        );
     }
     // Times of records come from where the records are.
     assert_eq!(node.journal.find_by_time(&kept, 1_001).expect("readable"), Some((Offset(1), 1_001)));

@@ -36,7 +36,8 @@ fn shared(logs: &[Arc<Log>], number: u64, bytes: usize) -> AppendItem {
 fn read(node: &Node, log: &Arc<Log>, from_disk: bool) -> Vec<u64> {
     let (mut next, mut found) = (log.start(), Vec::new());
     while next < log.high_watermark() {
-        let tail = if from_disk { TailRead::Cold } else { node.journal.read_tail(log, next..Offset(u64::MAX), 100_000, true) };
+        let tail =
+            if from_disk { TailRead::Cold } else { node.journal.read_tail(log, next..Offset(u64::MAX), 100_000, true) };
         let slices = match tail {
             TailRead::Data { slices, .. } => slices,
             _ => {

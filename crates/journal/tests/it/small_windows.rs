@@ -125,8 +125,15 @@ fn the_store_gets_all_objects_of_a_piece_of_work_at_once() {
     const LOGS: u64 = 100;
     let folder = tempfile::tempdir().expect("a folder");
     let archive = Arc::new(Counting::default());
-    let config = JournalConfig { window_bytes: Some(8 * SEGMENT), segment_bytes: SEGMENT, object_bytes: 256 << 10, tail_bytes: 1 << 20, ..small() };
-    let node = Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, config).expect("it opens");
+    let config = JournalConfig {
+        window_bytes: Some(8 * SEGMENT),
+        segment_bytes: SEGMENT,
+        object_bytes: 256 << 10,
+        tail_bytes: 1 << 20,
+        ..small()
+    };
+    let node =
+        Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, config).expect("it opens");
     let all: Vec<_> = (0..LOGS).map(|id| node.log(id + 1)).collect();
     fill(&node, &all, RECORDS / LOGS, 24 * SEGMENT);
     let (calls, most) = (archive.calls.load(Ordering::Relaxed), archive.most.load(Ordering::Relaxed));

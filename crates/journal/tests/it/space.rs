@@ -1,5 +1,7 @@
 //! Space that comes back: of segments of which any part is dead, on a disk that is full, and behind a record that nobody takes.
 
+mod small_disk;
+
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,10 +11,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use journal::disk::{File, IoMode, RealStorage, Storage, submitter};
-use journal::{AppendError, AppendItem, ArchiveStore, ColdWant, DoneRecords, JournalConfig, JournalStatus, Log, MemoryArchive};
+use journal::{
+    AppendError, AppendItem, ArchiveStore, ColdWant, DoneRecords, JournalConfig, JournalStatus, Log, MemoryArchive,
+};
 use parking_lot::Mutex;
 use record::{BatchHeader, Batches};
 use types::{LogId, Offset};
+
+use small_disk::{Kept, open_small, open_small_with, start_small, used_bytes};
 
 use crate::node::{Node, batch, read_all, small};
 
@@ -65,7 +71,10 @@ fn files_take_twice_of_what_is_live_at_most_whatever_the_mixture() {
         node.close();
         let node = Node::open(folder.path(), IoMode::Buffered, small()).expect("it opens");
         let keep = node.log(2);
-        assert_eq!((keep.end(), read_all(&node.journal, &keep, VALUE_BYTES)), (Offset(240 * percent), Offset(240 * percent)));
+        assert_eq!(
+            (keep.end(), read_all(&node.journal, &keep, VALUE_BYTES)),
+            (Offset(240 * percent), Offset(240 * percent))
+        );
         node.close();
     }
 }
@@ -76,7 +85,8 @@ fn what_is_dead_behind_the_last_checkpoint_goes_when_nothing_more_is_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = JournalConfig { retention_check_ms: 3_600_000, ..small() };
     let node = Node::open(folder.path(), IoMode::Buffered, config).expect("it opens");
-    let state = |number: u8| AppendItem::State { key: vec![1, number].into(), value: Some(vec![number; 50_000].into()) };
+    let state =
+        |number: u8| AppendItem::State { key: vec![1, number].into(), value: Some(vec![number; 50_000].into()) };
     for number in 0..20 {
         node.append(1, vec![state(number)]).expect("there is space");
     }
@@ -136,147 +146,6 @@ fn what_was_let_go_just_before_a_stop_goes_after_the_start() {
     node.close();
 }
 
-/// A disk of so many bytes.
-struct SmallDisk {
-    storage: RealStorage,
-    folder: PathBuf,
-    capacity: u64,
-    kept: Arc<Kept>,
-}
-
-struct OnSmallDisk {
-    file: Arc<dyn File>,
-    folder: PathBuf,
-    capacity: u64,
-    kept: Arc<Kept>,
-}
-
-/// Files that only keep space, and what may be taken.
-struct Kept {
-    /// Length to which what is kept for checkpoints was cut or grown last, at least.
-    least: AtomicU64,
-    /// Name of one that is immutable.
-    stuck: Mutex<&'static str>,
-    /// What the files may take, if that is less than the disk has.
-    quota: AtomicU64,
-    /// So many exchanges of names are done and said to have failed.
-    unanswered: AtomicU64,
-}
-
-impl Default for Kept {
-    fn default() -> Self {
-        Self { least: AtomicU64::new(u64::MAX), stuck: Mutex::new(""), quota: AtomicU64::new(u64::MAX), unanswered: AtomicU64::new(0) }
-    }
-}
-
-impl Kept {
-    fn has_room(&self, folder: &Path, more: u64, capacity: u64) -> io::Result<()> {
-        let is_there = used_bytes(folder) + more <= capacity.min(self.quota.load(Ordering::SeqCst));
-        if is_there { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
-    }
-}
-
-/// What all files of a folder take, also those on their way out.
-fn used_bytes(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).expect("a folder").filter_map(Result::ok);
-    entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
-}
-
-impl SmallDisk {
-    fn wrap(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(OnSmallDisk { file, folder: self.folder.clone(), capacity: self.capacity, kept: Arc::clone(&self.kept) })
-    }
-
-    fn change(&self, name: &str) -> io::Result<()> {
-        if *self.kept.stuck.lock() == name { Err(io::Error::from_raw_os_error(libc::EPERM)) } else { Ok(()) }
-    }
-}
-
-impl Storage for SmallDisk {
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.storage.list()
-    }
-    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
-        self.kept.has_room(&self.folder, size, self.capacity)?;
-        Ok(self.wrap(self.storage.create(name, size)?))
-    }
-    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.change(name)?;
-        Ok(self.wrap(self.storage.open(name)?))
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.change(from)?;
-        self.change(to)?;
-        self.storage.rename(from, to)
-    }
-    fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
-        self.change(one)?;
-        self.change(other)?;
-        self.storage.exchange(one, other)?;
-        let answer = self.kept.unanswered.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        answer.map_or(Ok(()), |_| Err(io::Error::from_raw_os_error(libc::EIO)))
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.change(name)?;
-        self.storage.remove(name)
-    }
-    fn sync_folder(&self) -> io::Result<()> {
-        self.storage.sync_folder()
-    }
-    fn free_bytes(&self) -> io::Result<u64> {
-        Ok(self.capacity.saturating_sub(used_bytes(&self.folder)))
-    }
-}
-
-impl File for OnSmallDisk {
-    fn name(&self) -> String {
-        self.file.name()
-    }
-    fn size(&self) -> io::Result<u64> {
-        self.file.size()
-    }
-    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.file.read_at(position, into)
-    }
-    fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_at(position, bytes)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-    fn allocate(&self, size: u64) -> io::Result<()> {
-        let more = size.saturating_sub(self.file.size()?);
-        if more > 0 {
-            self.kept.has_room(&self.folder, more, self.capacity)?;
-        }
-        if self.name() == "reserve" {
-            self.kept.least.fetch_min(size, Ordering::SeqCst);
-        }
-        self.file.allocate(size)
-    }
-    fn is_linked(&self) -> io::Result<bool> {
-        self.file.is_linked()
-    }
-    fn raw_fd(&self) -> Option<std::os::fd::RawFd> {
-        self.file.raw_fd()
-    }
-}
-
-fn open_small(folder: &Path, capacity: u64) -> Node {
-    open_small_with(folder, capacity, Arc::new(MemoryArchive::default()), small())
-}
-
-fn open_small_with(folder: &Path, capacity: u64, archive: Arc<dyn ArchiveStore>, config: JournalConfig) -> Node {
-    start_small(folder, capacity, archive, config, Arc::default())
-}
-
-fn start_small(folder: &Path, capacity: u64, archive: Arc<dyn ArchiveStore>, config: JournalConfig, kept: Arc<Kept>) -> Node {
-    let storage = RealStorage::open(folder, IoMode::Buffered).expect("a folder");
-    let storage = SmallDisk { storage, folder: folder.to_owned(), capacity, kept };
-    let submitter = submitter(IoMode::Buffered).expect("always there");
-    Node::start(Arc::new(storage), archive, submitter, config).expect("it opens")
-}
-
 /// An archive on the disk that is full.
 struct FullArchive;
 
@@ -313,7 +182,9 @@ fn a_full_disk_serves_again_when_most_of_it_is_deleted() {
         for round in 0..3 {
             node.trim(&bulk, bulk.end().0).expect("deleting goes on");
             node.journal.check_retention();
-            wait_for(&format!("{percent} %, round {round}: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
+            wait_for(&format!("{percent} %, round {round}: space comes back"), || {
+                append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok()
+            });
             while append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok() {}
         }
         assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
@@ -326,7 +197,13 @@ fn a_full_disk_serves_again_beside_a_reserve_that_is_immutable() {
     for stuck in ["reserve", "reserve-rewriting"] {
         let folder = tempfile::tempdir().expect("a folder");
         let kept: Arc<Kept> = Arc::default();
-        let node = start_small(folder.path(), 14 * SEGMENT + 300_000, Arc::new(MemoryArchive::default()), small(), Arc::clone(&kept));
+        let node = start_small(
+            folder.path(),
+            14 * SEGMENT + 300_000,
+            Arc::new(MemoryArchive::default()),
+            small(),
+            Arc::clone(&kept),
+        );
         let bulk = node.log(1);
         while segment_bytes(folder.path()) < 4 * SEGMENT {
             append_both(&node, [(&bulk, 60), (&bulk, 0)]).expect("there is space");
@@ -344,7 +221,9 @@ fn a_full_disk_serves_again_beside_a_reserve_that_is_immutable() {
             while append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok() {}
             node.trim(&bulk, bulk.end().0).expect("deleting goes on");
             node.journal.check_retention();
-            wait_for(&format!("{stuck}, round {round}: space comes back"), || append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok());
+            wait_for(&format!("{stuck}, round {round}: space comes back"), || {
+                append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok()
+            });
         }
         node.close();
     }
@@ -355,7 +234,8 @@ fn a_full_disk_serves_again_beside_a_reserve_that_is_immutable() {
 fn space_comes_back_under_a_quota_that_was_lowered_below_what_is_used() {
     let folder = tempfile::tempdir().expect("a folder");
     let kept: Arc<Kept> = Arc::default();
-    let start = || start_small(folder.path(), 40 * SEGMENT, Arc::new(MemoryArchive::default()), small(), Arc::clone(&kept));
+    let start =
+        || start_small(folder.path(), 40 * SEGMENT, Arc::new(MemoryArchive::default()), small(), Arc::clone(&kept));
     let (mut node, backup) = (start(), tempfile::tempdir().expect("a folder"));
     let rounds = [
         (false, 0, false, ""),
@@ -383,7 +263,10 @@ fn space_comes_back_under_a_quota_that_was_lowered_below_what_is_used() {
         while append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok() {}
         assert_eq!(node.journal.status(), JournalStatus::DiskFull);
         // As groups do that commit: until no more of it is taken.
-        let state = |number: u32| AppendItem::State { key: vec![1, (number % 7) as u8].into(), value: Some(number.to_be_bytes().to_vec().into()) };
+        let state = |number: u32| AppendItem::State {
+            key: vec![1, (number % 7) as u8].into(),
+            value: Some(number.to_be_bytes().to_vec().into()),
+        };
         let refused = with_state.then(|| (0..10_000).find(|&number| node.append(1, vec![state(number)]).is_err()));
         assert!(refused != Some(None), "a quota that is exceeded gives no space for more");
         node.trim(&bulk, bulk.end().0).expect("deleting goes on");
@@ -394,7 +277,9 @@ fn space_comes_back_under_a_quota_that_was_lowered_below_what_is_used() {
         }
         let bulk = node.log(1);
         node.journal.check_retention();
-        wait_for(&format!("round {round}: there is space again"), || append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok());
+        wait_for(&format!("round {round}: there is space again"), || {
+            append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok()
+        });
         kept.quota.store(u64::MAX, Ordering::SeqCst);
         *kept.stuck.lock() = "";
         wait_for("files come down", || segment_bytes(folder.path()) < 10 * SEGMENT);
@@ -443,7 +328,9 @@ fn what_takes_the_place_of_other_data_is_written_on_a_full_disk() {
         // Everybody is served when they go.
         node.trim(&moved, end).expect("deleting goes on");
         for _ in 0..30 {
-            wait_for(&format!("{percent} %, {more}: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
+            wait_for(&format!("{percent} %, {more}: space comes back"), || {
+                append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok()
+            });
         }
         drop((bulk, keep, moved));
         node.close();
@@ -477,9 +364,18 @@ fn what_is_said_of_records_finds_room_on_a_full_disk_however_much_it_is() {
                 node = open_small(folder.path(), 14 * SEGMENT + more);
                 (bulk, keep) = (node.log(1), node.log(2));
             }
-            let state = || AppendItem::State { key: vec![1, (number % 7) as u8].into(), value: Some(number.to_be_bytes().to_vec().into()) };
-            wait_for(&format!("{percent} %, {more}: state {number} is taken"), || node.append(1, vec![state()]).is_ok());
-            assert_eq!(append_both(&node, [(&bulk, 1), (&keep, 1)]), Err(AppendError::DiskFull), "what is kept for state is for nothing else");
+            let state = || AppendItem::State {
+                key: vec![1, (number % 7) as u8].into(),
+                value: Some(number.to_be_bytes().to_vec().into()),
+            };
+            wait_for(&format!("{percent} %, {more}: state {number} is taken"), || {
+                node.append(1, vec![state()]).is_ok()
+            });
+            assert_eq!(
+                append_both(&node, [(&bulk, 1), (&keep, 1)]),
+                Err(AppendError::DiskFull),
+                "what is kept for state is for nothing else"
+            );
         }
         assert!(used_bytes(folder.path()) <= 14 * SEGMENT + more);
         assert_eq!((bulk.end(), keep.end()), (Offset(end), kept));
@@ -488,7 +384,9 @@ fn what_is_said_of_records_finds_room_on_a_full_disk_however_much_it_is() {
         let copies = node.log(3);
         node.trim(&copies, copies.end().0).expect("deleting goes on");
         for _ in 0..30 {
-            wait_for(&format!("{percent} %, {more}: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
+            wait_for(&format!("{percent} %, {more}: space comes back"), || {
+                append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok()
+            });
         }
         node.close();
     }
@@ -532,14 +430,28 @@ fn the_copy_of_a_checkpoint_that_had_no_space_comes_back_with_it() {
     }
     drop(bulk);
     node.close();
-    let others = std::fs::File::create(folder.path().join("others")).expect("a file");
-    others.set_len(capacity - used_bytes(folder.path())).expect("a length");
-    let node = open_small(folder.path(), capacity);
-    node.journal.check_retention();
     let read = |name: &str| std::fs::read(folder.path().join(name)).ok();
-    wait_for("a checkpoint has no copy", || read("checkpoint-copy").is_none());
+    // A start may give something back that the last one left: that is taken before the next.
+    let without_copy = || {
+        let others = std::fs::File::create(folder.path().join("others")).expect("a file");
+        others.set_len(capacity - used_bytes(folder.path())).expect("a length");
+        let node = open_small(folder.path(), capacity);
+        node.journal.check_retention();
+        let began = Instant::now();
+        while read("checkpoint-copy").is_some() && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if read("checkpoint-copy").is_none() {
+            return Some(node);
+        }
+        node.close();
+        None
+    };
+    let node = (0..10).find_map(|_| without_copy()).expect("a checkpoint has no copy");
     std::fs::remove_file(folder.path().join("others")).expect("it goes");
-    wait_for("the copy is there again", || read("checkpoint-copy").is_some_and(|copy| read("checkpoint") == Some(copy)));
+    wait_for("the copy is there again", || {
+        read("checkpoint-copy").is_some_and(|copy| read("checkpoint") == Some(copy))
+    });
     node.close();
 }
 
@@ -578,7 +490,9 @@ fn a_full_disk_serves_again_when_the_archive_cannot_help() {
         node.trim(&bulk, bulk.end().0).expect("deleting goes on");
         node.journal.check_retention();
         for _ in 0..30 {
-            wait_for(&format!("{percent} %: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
+            wait_for(&format!("{percent} %: space comes back"), || {
+                append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok()
+            });
         }
         assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
         node.close();

@@ -29,7 +29,10 @@ fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
 fn files(folder: &Path) -> Vec<(String, u64, u64)> {
     let entries = std::fs::read_dir(folder).expect("a folder").filter_map(Result::ok);
     // A file may go while it is looked at.
-    entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?))).map(|(name, of)| (name, of.ino(), of.len())).collect()
+    entries
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?)))
+        .map(|(name, of)| (name, of.ino(), of.len()))
+        .collect()
 }
 
 fn spares(folder: &Path) -> usize {
@@ -92,11 +95,15 @@ fn under_load_no_file_is_removed_and_none_is_made() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Node::open(folder.path(), IoMode::Buffered, small()).expect("it opens");
     let (bulk, _keep) = work(&node);
-    let whole = || files(folder.path()).into_iter().filter(|(name, _, bytes)| *bytes == SEGMENT && !name.starts_with("reserve"));
+    let whole = || {
+        files(folder.path()).into_iter().filter(|(name, _, bytes)| *bytes == SEGMENT && !name.starts_with("reserve"))
+    };
     let of_segments = || -> BTreeSet<u64> { whole().map(|(_, inode, _)| inode).collect() };
     let named = |prefix: &str| whole().filter(|(name, ..)| name.starts_with(prefix)).count();
     // Files on their way out are in neither number.
-    wait_for("one is open, one is ready, four are kept", || named("segment-") == 2 && named("spare-") == 4 && of_segments().len() == 6);
+    wait_for("one is open, one is ready, four are kept", || {
+        named("segment-") == 2 && named("spare-") == 4 && of_segments().len() == 6
+    });
     let before = of_segments();
     for round in 0..30 {
         node.clock.advance(MINUTE_MS / 12);
@@ -117,7 +124,10 @@ fn what_a_start_finds_is_kept_for_a_minute_and_not_what_does_not_fit() {
     let node = open(small());
     // The segment that was ready was put aside and is ready again.
     let (bulk, mut round) = (node.log(1), 0);
-    wait_for("the next segment is ready", || files(folder.path()).iter().filter(|(name, _, bytes)| name.starts_with("segment-") && *bytes == SEGMENT).count() == 2);
+    wait_for("the next segment is ready", || {
+        files(folder.path()).iter().filter(|(name, _, bytes)| name.starts_with("segment-") && *bytes == SEGMENT).count()
+            == 2
+    });
     assert_eq!(spares(folder.path()), 4);
     node.clock.advance(MINUTE_MS);
     wait_for("at rest one is kept", || spares(folder.path()) == 1);

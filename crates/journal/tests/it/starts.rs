@@ -96,7 +96,8 @@ fn a_start_reads_the_segment_that_was_written_once_and_hardly_anything_of_the_pr
     let read = Arc::new(AtomicU64::new(0));
     let open = || {
         let config = JournalConfig { segment_bytes: SEGMENT, ..small() };
-        Node::open_on(Counting::new(folder.path(), &read), submitter(IoMode::Buffered).expect("always there"), config).expect("it opens")
+        Node::open_on(Counting::new(folder.path(), &read), submitter(IoMode::Buffered).expect("always there"), config)
+            .expect("it opens")
     };
     let node = open();
     let log = node.log(1);
@@ -106,9 +107,11 @@ fn a_start_reads_the_segment_that_was_written_once_and_hardly_anything_of_the_pr
     let end = log.end();
     drop(log);
     node.close();
-    let segments = || std::fs::read_dir(folder.path()).expect("a folder").filter(|entry| {
-        entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("segment-"))
-    });
+    let segments = || {
+        std::fs::read_dir(folder.path()).expect("a folder").filter(|entry| {
+            entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("segment-"))
+        })
+    };
     assert_eq!(segments().count(), 2, "one is prepared");
     read.store(0, Ordering::SeqCst);
     let node = open();
@@ -126,7 +129,13 @@ fn what_the_archive_has_is_not_looked_for_when_others_have_begun_to_work() {
     let config = JournalConfig { window_bytes: Some(4 << 20), object_bytes: 256 << 10, tail_bytes: 1 << 20, ..small() };
     let open = || {
         let archive = Arc::clone(&archive) as Arc<dyn ArchiveStore>;
-        Node::start(Counting::new(folder.path(), &read), archive, submitter(IoMode::Buffered).expect("always there"), config.clone()).expect("it opens")
+        Node::start(
+            Counting::new(folder.path(), &read),
+            archive,
+            submitter(IoMode::Buffered).expect("always there"),
+            config.clone(),
+        )
+        .expect("it opens")
     };
     let node = open();
     let log = node.log(1);

@@ -59,14 +59,16 @@ fn readers_of_committed_records_wait_for_the_earliest_open_transaction_also_afte
     let expected = [AbortedTransaction { producer_id: 2, first: Offset(6), last: Offset(8) }];
     assert_eq!(aborted(&log), expected);
 
-    let read = |node: &Node, log: &Arc<Log>| match node.journal.read_tail(log, Offset(0)..log.last_stable(), 1 << 20, true) {
-        TailRead::Data { next, .. } => next,
-        TailRead::Cold => {
-            let want = ColdWant { log: Arc::clone(log), from: Offset(0), until: log.last_stable(), max_bytes: 1 << 20 };
-            node.journal.read_cold(&[want], 1 << 20).remove(0).unwrap().next
-        }
-        other => panic!("{other:?}"),
-    };
+    let read =
+        |node: &Node, log: &Arc<Log>| match node.journal.read_tail(log, Offset(0)..log.last_stable(), 1 << 20, true) {
+            TailRead::Data { next, .. } => next,
+            TailRead::Cold => {
+                let want =
+                    ColdWant { log: Arc::clone(log), from: Offset(0), until: log.last_stable(), max_bytes: 1 << 20 };
+                node.journal.read_cold(&[want], 1 << 20).remove(0).unwrap().next
+            }
+            other => panic!("{other:?}"),
+        };
     assert_eq!(read(&node, &log), Offset(4), "nothing from the open transaction on");
     node.close();
 
@@ -158,7 +160,10 @@ fn a_marker_is_answered_when_it_is_durable_whatever_the_class_of_its_log() {
         let before = node.journal.durable_index();
         writer.end(&node, &log, marker).unwrap();
         // Its records were in a chunk of their own: they had been answered.
-        assert!(node.journal.durable_index() >= LogIndex(before.0 + 2), "that the transaction is done may be written now");
+        assert!(
+            node.journal.durable_index() >= LogIndex(before.0 + 2),
+            "that the transaction is done may be written now"
+        );
     }
     assert_eq!(log.last_stable(), Offset(6));
     node.close();

@@ -83,7 +83,8 @@ fn disk_bytes(folder: &Path) -> u64 {
 fn files_stay_within_the_window_while_several_windows_are_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let archive = Moody::new(Mood::Takes);
-    let node = Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
+    let node =
+        Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
     let logs = [1, 2, 3].map(|id| node.log(id));
     let (worst, writing) = (Mutex::new(0), AtomicBool::new(true));
     std::thread::scope(|scope| {
@@ -115,7 +116,8 @@ fn files_stay_within_the_window_while_several_windows_are_written() {
 fn data_waits_for_a_slow_archive_and_state_does_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let archive = Moody::new(Mood::Waits);
-    let node = Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
+    let node =
+        Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
     let log = node.log(1);
     std::thread::scope(|scope| {
         let written = scope.spawn(|| {
@@ -125,7 +127,8 @@ fn data_waits_for_a_slow_archive_and_state_does_not() {
         });
         wait_for("data waits", || node.journal.waits_for_archive());
         let end = log.end();
-        let state = |value: u8| AppendItem::State { key: Bytes::from_static(b"k"), value: Some(Bytes::from(vec![value; 100])) };
+        let state =
+            |value: u8| AppendItem::State { key: Bytes::from_static(b"k"), value: Some(Bytes::from(vec![value; 100])) };
         for value in 0..50 {
             node.append(7, vec![state(value)]).expect("state is taken");
             // Nobody has waited for long, however long this takes.
@@ -145,11 +148,15 @@ fn data_waits_for_a_slow_archive_and_state_does_not() {
 fn nobody_waits_for_an_archive_that_fails_or_does_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let archive = Moody::new(Mood::Refuses);
-    let node = Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
+    let node =
+        Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
     let log = node.log(1);
     let write = |batches: u64| (0..batches).for_each(|_| assert!(node.append_batch(&log, 50, VALUE_BYTES).is_ok()));
     write(300);
-    assert!(disk_bytes(folder.path()) > WINDOW && node.journal.metrics().window_exceeded.get() > 0, "it grows beyond its window");
+    assert!(
+        disk_bytes(folder.path()) > WINDOW && node.journal.metrics().window_exceeded.get() > 0,
+        "it grows beyond its window"
+    );
     archive.set(Mood::Takes);
     wait_for("it is back within its window", || disk_bytes(folder.path()) <= WINDOW);
     // One that takes long: everybody has waited long enough when the clock says so.
@@ -174,13 +181,17 @@ fn nobody_waits_for_an_archive_that_fails_or_does_nothing() {
 fn a_shutdown_does_not_wait_for_the_archive() {
     let folder = tempfile::tempdir().expect("a folder");
     let archive = Moody::new(Mood::Waits);
-    let open = || Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
+    let open = || {
+        Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens")
+    };
     let node = open();
     let log = node.log(1);
     let outcome = std::thread::scope(|scope| {
-        let written = scope.spawn(|| loop {
-            if let Err(error) = node.append_batch(&log, 50, VALUE_BYTES) {
-                return error;
+        let written = scope.spawn(|| {
+            loop {
+                if let Err(error) = node.append_batch(&log, 50, VALUE_BYTES) {
+                    return error;
+                }
             }
         });
         wait_for("data waits", || node.journal.waits_for_archive());

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use broker::{Acl, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource};
 use kafka_wire::create_acls::{AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse};
-use kafka_wire::delete_acls::{DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse};
+use kafka_wire::delete_acls::{
+    DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse,
+};
 use kafka_wire::describe_acls::{AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
@@ -82,7 +84,11 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         Ok(filter) => filter,
         Err((code, message)) => {
             let error_message = Some(message.into());
-            return Ok(Outcome::answer(DescribeAclsResponse { error_code: code.code(), error_message, ..Default::default() }));
+            return Ok(Outcome::answer(DescribeAclsResponse {
+                error_code: code.code(),
+                error_message,
+                ..Default::default()
+            }));
         }
     };
     let security = context.gateway.broker.security();
@@ -90,7 +96,9 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         return Ok(Outcome::Long);
     }
     let found = security.acls(&filter);
-    let same = |one: &Arc<Acl>, other: &Arc<Acl>| (one.resource, &one.name, one.pattern) == (other.resource, &other.name, other.pattern);
+    let same = |one: &Arc<Acl>, other: &Arc<Acl>| {
+        (one.resource, &one.name, one.pattern) == (other.resource, &other.name, other.pattern)
+    };
     let resources = found.chunk_by(same).map(|entries| DescribeAclsResource {
         resource_type: entries[0].resource.number() as i8,
         resource_name: entries[0].name.as_str().into(),
@@ -98,7 +106,11 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         acls: entries.iter().map(|acl| described(acl)).collect(),
         ..DescribeAclsResource::default()
     });
-    Ok(Outcome::answer(DescribeAclsResponse { resources: resources.collect(), error_message: None, ..DescribeAclsResponse::default() }))
+    Ok(Outcome::answer(DescribeAclsResponse {
+        resources: resources.collect(),
+        error_message: None,
+        ..DescribeAclsResponse::default()
+    }))
 }
 
 fn described(acl: &Acl) -> AclDescription {
@@ -124,7 +136,8 @@ fn wish(creation: &AclCreation) -> Result<Acl, Refusal> {
 }
 
 fn created(outcome: Result<(), Refusal>) -> AclCreationResult {
-    let (error_code, error_message) = outcome.err().map_or((0, None), |(code, message)| (code.code(), Some(message.into())));
+    let (error_code, error_message) =
+        outcome.err().map_or((0, None), |(code, message)| (code.code(), Some(message.into())));
     AclCreationResult { error_code, error_message, ..AclCreationResult::default() }
 }
 
@@ -139,33 +152,56 @@ fn refusal(error: &AclError) -> Refusal {
 pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = CreateAclsRequest::decode(reader, context.version)?;
     let count = request.creations.len();
-    let all = move |refusal: Refusal| CreateAclsResponse { results: vec![created(Err(refusal)); count], ..Default::default() };
+    let all = move |refusal: Refusal| CreateAclsResponse {
+        results: vec![created(Err(refusal)); count],
+        ..Default::default()
+    };
     if let Err(refusal) = check(&context.asking(), AclOperation::Alter) {
         return Ok(Outcome::answer(all(refusal)));
     }
     let acting = context.acting("CreateAcls");
     let wishes: Vec<Result<Acl, Refusal>> = request.creations.iter().map(wish).collect();
-    Ok(control(context, move || all(busy()), move |broker, asking| {
-        if let Err(refusal) = check(asking, AclOperation::Alter) {
-            return all(refusal);
-        }
-        let mut made = broker.create_acls(wishes.iter().flatten().cloned().collect()).into_iter();
-        let outcome = |wish: Result<Acl, Refusal>| match wish {
-            Ok(wish) => {
-                let outcome = made.next().unwrap_or(Ok(())).map_err(|error| refusal(&error));
-                acting.note(&wish.to_string(), outcome.as_ref().err().map_or(0, |(code, _)| code.code()));
-                outcome
+    Ok(control(
+        context,
+        move || all(busy()),
+        move |broker, asking| {
+            if let Err(refusal) = check(asking, AclOperation::Alter) {
+                return all(refusal);
             }
-            Err(refusal) => Err(refusal),
-        };
-        CreateAclsResponse { results: wishes.into_iter().map(outcome).map(created).collect(), ..Default::default() }
-    }))
+            let mut made = broker.create_acls(wishes.iter().flatten().cloned().collect()).into_iter();
+            let outcome = |wish: Result<Acl, Refusal>| match wish {
+                Ok(wish) => {
+                    let outcome = made.next().unwrap_or(Ok(())).map_err(|error| refusal(&error));
+                    acting.note(&wish.to_string(), outcome.as_ref().err().map_or(0, |(code, _)| code.code()));
+                    outcome
+                }
+                Err(refusal) => Err(refusal),
+            };
+            CreateAclsResponse { results: wishes.into_iter().map(outcome).map(created).collect(), ..Default::default() }
+        },
+    ))
 }
 
 fn picked(filter: &DeleteAclsFilter) -> Result<AclFilter, Refusal> {
-    let DeleteAclsFilter { resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter, operation, permission_type, .. } =
-        filter;
-    self::filter((*resource_type_filter, resource_name_filter, *pattern_type_filter, principal_filter, host_filter, *operation, *permission_type))
+    let DeleteAclsFilter {
+        resource_type_filter,
+        resource_name_filter,
+        pattern_type_filter,
+        principal_filter,
+        host_filter,
+        operation,
+        permission_type,
+        ..
+    } = filter;
+    self::filter((
+        *resource_type_filter,
+        resource_name_filter,
+        *pattern_type_filter,
+        principal_filter,
+        host_filter,
+        *operation,
+        *permission_type,
+    ))
 }
 
 fn removed(outcome: Result<Vec<Arc<Acl>>, Refusal>) -> DeleteAclsFilterResult {
@@ -181,31 +217,49 @@ fn removed(outcome: Result<Vec<Arc<Acl>>, Refusal>) -> DeleteAclsFilterResult {
         ..DeleteAclsMatchingAcl::default()
     };
     match outcome {
-        Ok(acls) => DeleteAclsFilterResult { error_message: None, matching_acls: acls.iter().map(matching).collect(), ..Default::default() },
-        Err((code, message)) => DeleteAclsFilterResult { error_code: code.code(), error_message: Some(message.into()), ..Default::default() },
+        Ok(acls) => DeleteAclsFilterResult {
+            error_message: None,
+            matching_acls: acls.iter().map(matching).collect(),
+            ..Default::default()
+        },
+        Err((code, message)) => DeleteAclsFilterResult {
+            error_code: code.code(),
+            error_message: Some(message.into()),
+            ..Default::default()
+        },
     }
 }
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteAclsRequest::decode(reader, context.version)?;
     let count = request.filters.len();
-    let all = move |refusal: Refusal| DeleteAclsResponse { filter_results: vec![removed(Err(refusal)); count], ..Default::default() };
+    let all = move |refusal: Refusal| DeleteAclsResponse {
+        filter_results: vec![removed(Err(refusal)); count],
+        ..Default::default()
+    };
     if let Err(refusal) = check(&context.asking(), AclOperation::Alter) {
         return Ok(Outcome::answer(all(refusal)));
     }
     let acting = context.acting("DeleteAcls");
     let filters: Vec<Result<AclFilter, Refusal>> = request.filters.iter().map(picked).collect();
-    Ok(control(context, move || all(busy()), move |broker, asking| {
-        if let Err(refusal) = check(asking, AclOperation::Alter) {
-            return all(refusal);
-        }
-        let good: Vec<AclFilter> = filters.iter().flatten().cloned().collect();
-        let mut found = match broker.delete_acls(&good) {
-            Ok(found) => found.into_iter(),
-            Err(error) => return all(refusal(&error)),
-        };
-        found.as_slice().iter().flatten().for_each(|acl| acting.note(&acl.to_string(), 0));
-        let outcome = |filter: Result<AclFilter, Refusal>| filter.map(|_| found.next().unwrap_or_default());
-        DeleteAclsResponse { filter_results: filters.into_iter().map(outcome).map(removed).collect(), ..Default::default() }
-    }))
+    Ok(control(
+        context,
+        move || all(busy()),
+        move |broker, asking| {
+            if let Err(refusal) = check(asking, AclOperation::Alter) {
+                return all(refusal);
+            }
+            let good: Vec<AclFilter> = filters.iter().flatten().cloned().collect();
+            let mut found = match broker.delete_acls(&good) {
+                Ok(found) => found.into_iter(),
+                Err(error) => return all(refusal(&error)),
+            };
+            found.as_slice().iter().flatten().for_each(|acl| acting.note(&acl.to_string(), 0));
+            let outcome = |filter: Result<AclFilter, Refusal>| filter.map(|_| found.next().unwrap_or_default());
+            DeleteAclsResponse {
+                filter_results: filters.into_iter().map(outcome).map(removed).collect(),
+                ..Default::default()
+            }
+        },
+    ))
 }

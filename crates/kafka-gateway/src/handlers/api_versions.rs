@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use broker::Reply;
-use kafka_wire::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey};
+use kafka_wire::api_versions::{
+    ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey,
+};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::features::FEATURES;
@@ -24,7 +26,11 @@ fn keys() -> Vec<ApiVersion> {
 /// For a version that is not served: error and range, in version 0.
 pub(crate) fn unsupported() -> Box<dyn Body> {
     let own = keys().into_iter().filter(|api| api.api_key == 18).collect();
-    Box::new(ApiVersionsResponse { error_code: ErrorCode::UnsupportedVersion.code(), api_keys: own, ..ApiVersionsResponse::default() })
+    Box::new(ApiVersionsResponse {
+        error_code: ErrorCode::UnsupportedVersion.code(),
+        api_keys: own,
+        ..ApiVersionsResponse::default()
+    })
 }
 
 fn plausible(text: &str) -> bool {
@@ -36,7 +42,9 @@ fn plausible(text: &str) -> bool {
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ApiVersionsRequest::decode(reader, context.version)?;
-    if context.version >= 3 && !(plausible(&request.client_software_name) && plausible(&request.client_software_version)) {
+    if context.version >= 3
+        && !(plausible(&request.client_software_name) && plausible(&request.client_software_version))
+    {
         let error_code = ErrorCode::InvalidRequest.code();
         return Ok(Outcome::answer(ApiVersionsResponse { error_code, ..ApiVersionsResponse::default() }));
     }

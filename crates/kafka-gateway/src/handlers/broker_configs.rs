@@ -37,11 +37,20 @@ pub(super) fn scope(broker: &Broker, name: &str) -> Result<SettingScope, Refusal
 }
 
 /// What there is under a name of what is wanted, for a client that reaches the broker under this address.
-pub(super) fn describe(broker: &Broker, name: &str, (host, port): (&str, i32), wanted: impl Fn(&str) -> bool) -> Result<Vec<Row>, Refusal> {
+pub(super) fn describe(
+    broker: &Broker,
+    name: &str,
+    (host, port): (&str, i32),
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Row>, Refusal> {
     if scope(broker, name)? == SettingScope::Cluster {
         let set = broker.dynamic_settings(SettingScope::Cluster);
         let values = |name| set.get(name).map(|value| vec![(value.clone(), Source::Cluster)]);
-        return Ok(BROKER.iter().filter(|setting| wanted(setting.name)).filter_map(|setting| Some(shown(setting, values(setting.name)?))).collect());
+        return Ok(BROKER
+            .iter()
+            .filter(|setting| wanted(setting.name))
+            .filter_map(|setting| Some(shown(setting, values(setting.name)?)))
+            .collect());
     }
     let address = || {
         let values = vec![(format!("PLAINTEXT://{host}:{port}"), Source::Broker), (String::new(), Source::Default)];
@@ -54,13 +63,19 @@ pub(super) fn describe(broker: &Broker, name: &str, (host, port): (&str, i32), w
 
 /// A setting with all values that it has been given, of which the first counts.
 fn shown(setting: &'static Setting, values: Vec<(String, Source)>) -> Row {
-    let synonyms: Vec<_> = values.into_iter().map(|(value, source)| (setting.name, value, source_code(source))).collect();
+    let synonyms: Vec<_> =
+        values.into_iter().map(|(value, source)| (setting.name, value, source_code(source))).collect();
     let (_, value, source) = synonyms.first().cloned().unwrap_or_default();
     Row { setting, value, source, synonyms, read_only: !DYNAMIC.contains(&setting.name) }
 }
 
 /// Changes settings one by one. What is deleted need not be there, nor be a setting: tools delete throttles without asking.
-pub(super) fn alter(broker: &Broker, name: &str, changes: Vec<(&str, Change)>, validate_only: bool) -> Result<(), Refusal> {
+pub(super) fn alter(
+    broker: &Broker,
+    name: &str,
+    changes: Vec<(&str, Change)>,
+    validate_only: bool,
+) -> Result<(), Refusal> {
     let scope = scope(broker, name)?;
     let mut overrides = (*broker.dynamic_settings(scope)).clone();
     for (name, change) in changes {
@@ -76,7 +91,12 @@ pub(super) fn alter(broker: &Broker, name: &str, changes: Vec<(&str, Change)>, v
 }
 
 /// Sets these in place of all that was set under the name.
-pub(super) fn replace(broker: &Broker, scope: SettingScope, overrides: &BTreeMap<String, String>, validate_only: bool) -> Result<(), Refusal> {
+pub(super) fn replace(
+    broker: &Broker,
+    scope: SettingScope,
+    overrides: &BTreeMap<String, String>,
+    validate_only: bool,
+) -> Result<(), Refusal> {
     let outcome = match validate_only {
         true => broker.check_replaced_settings(scope, overrides).map_err(AlterError::from),
         false => broker.replace_settings(scope, overrides),

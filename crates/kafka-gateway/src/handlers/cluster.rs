@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use broker::{AclOperation, AclResource, Broker, Topic};
 use kafka_wire::describe_cluster::{DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse};
 use kafka_wire::describe_log_dirs::{
-    DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
+    DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult,
+    DescribeLogDirsTopic,
 };
 use kafka_wire::describe_topic_partitions::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, DescribeTopicPartitionsResponsePartition,
@@ -36,12 +37,18 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         cluster_id: broker.cluster_id().into(),
         controller_id: broker.node_id().0,
         brokers: vec![node],
-        cluster_authorized_operations: super::metadata::cluster_operations(&context.asking(), request.include_cluster_authorized_operations),
+        cluster_authorized_operations: super::metadata::cluster_operations(
+            &context.asking(),
+            request.include_cluster_authorized_operations,
+        ),
         ..DescribeClusterResponse::default()
     }))
 }
 
-pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+pub(crate) fn describe_topic_partitions(
+    reader: &mut Reader,
+    context: &mut Context<'_>,
+) -> Result<Outcome, DecodeError> {
     let request = DescribeTopicPartitionsRequest::decode(reader, context.version)?;
     let (broker, asking) = (&context.gateway.broker, context.asking());
     if request.topics.is_empty() && context.is_long(broker.topic_count()) {
@@ -57,7 +64,11 @@ pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Conte
     if let Some(cursor) = &request.cursor {
         if cursor.partition_index < 0 {
             let error_code = ErrorCode::InvalidRequest.code();
-            let invalid = |name: String| DescribeTopicPartitionsResponseTopic { error_code, name: Some(name.into()), ..Default::default() };
+            let invalid = |name: String| DescribeTopicPartitionsResponseTopic {
+                error_code,
+                name: Some(name.into()),
+                ..Default::default()
+            };
             let topics = names.into_iter().map(invalid).collect();
             return Ok(Outcome::answer(DescribeTopicPartitionsResponse { topics, ..Default::default() }));
         }
@@ -67,9 +78,11 @@ pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Conte
     let mut left = (request.response_partition_limit.max(1) as usize).min(PARTITIONS_MAX);
     let mut response = DescribeTopicPartitionsResponse::default();
     for name in names {
-        let from = if request.cursor.as_ref().is_some_and(|cursor| cursor.topic_name.as_str() == name) { first } else { 0 };
+        let from =
+            if request.cursor.as_ref().is_some_and(|cursor| cursor.topic_name.as_str() == name) { first } else { 0 };
         if left == 0 {
-            response.next_cursor = Some(NextCursor { topic_name: name.into(), partition_index: 0, ..Default::default() });
+            response.next_cursor =
+                Some(NextCursor { topic_name: name.into(), partition_index: 0, ..Default::default() });
             break;
         }
         let seen = seen(&name);
@@ -77,7 +90,11 @@ pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Conte
             && code != HIDDEN
         {
             let error_code = code.code();
-            response.topics.push(DescribeTopicPartitionsResponseTopic { error_code, name: Some(name.into()), ..Default::default() });
+            response.topics.push(DescribeTopicPartitionsResponseTopic {
+                error_code,
+                name: Some(name.into()),
+                ..Default::default()
+            });
             continue;
         }
         let Some(topic) = broker.topic(&name).filter(|_| seen.is_ok()) else {
@@ -96,7 +113,8 @@ pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Conte
         left -= described.partitions.len();
         response.topics.push(described);
         if until < topic.logs().len() {
-            response.next_cursor = Some(NextCursor { topic_name: name.into(), partition_index: until as i32, ..Default::default() });
+            response.next_cursor =
+                Some(NextCursor { topic_name: name.into(), partition_index: until as i32, ..Default::default() });
             break;
         }
     }
@@ -106,16 +124,17 @@ pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Conte
 fn describe_topic(broker: &Broker, topic: &Topic, from: usize, most: usize) -> DescribeTopicPartitionsResponseTopic {
     let node = broker.node_id().0;
     let logs = topic.logs();
-    let partitions = logs.iter().enumerate().skip(from).take(most).map(|(index, log)| DescribeTopicPartitionsResponsePartition {
-        partition_index: index as i32,
-        leader_id: node,
-        leader_epoch: log.leader_epoch() as i32,
-        replica_nodes: vec![node],
-        isr_nodes: vec![node],
-        eligible_leader_replicas: Some(Vec::new()),
-        last_known_elr: Some(Vec::new()),
-        ..DescribeTopicPartitionsResponsePartition::default()
-    });
+    let partitions =
+        logs.iter().enumerate().skip(from).take(most).map(|(index, log)| DescribeTopicPartitionsResponsePartition {
+            partition_index: index as i32,
+            leader_id: node,
+            leader_epoch: log.leader_epoch() as i32,
+            replica_nodes: vec![node],
+            isr_nodes: vec![node],
+            eligible_leader_replicas: Some(Vec::new()),
+            last_known_elr: Some(Vec::new()),
+            ..DescribeTopicPartitionsResponsePartition::default()
+        });
     DescribeTopicPartitionsResponseTopic {
         name: Some(topic.name.as_str().into()),
         topic_id: topic.id.0,
@@ -128,7 +147,10 @@ pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) 
     let request = DescribeLogDirsRequest::decode(reader, context.version)?;
     let asking = context.asking();
     if let Err(code) = asking.check_cluster(AclOperation::Describe) {
-        return Ok(Outcome::answer(DescribeLogDirsResponse { error_code: code.code(), ..DescribeLogDirsResponse::default() }));
+        return Ok(Outcome::answer(DescribeLogDirsResponse {
+            error_code: code.code(),
+            ..DescribeLogDirsResponse::default()
+        }));
     }
     let broker = &context.gateway.broker;
     // All are gone through, whatever is asked for.
@@ -149,7 +171,10 @@ pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) 
         let topics = broker.topics().into_iter().filter(|topic| sees(topic)).filter_map(|topic| {
             let wanted = of_topic(&topic.name)?;
             let logs = topic.logs();
-            let own = logs.iter().enumerate().filter(|(_, log)| broker.journal_number(log.id()) == usize::from(journal.number()));
+            let own = logs
+                .iter()
+                .enumerate()
+                .filter(|(_, log)| broker.journal_number(log.id()) == usize::from(journal.number()));
             let partitions: Vec<_> = own
                 .filter(|(index, _)| wanted.is_none_or(|wanted| wanted.contains(&(*index as i32))))
                 .map(|(index, log)| DescribeLogDirsPartition {
@@ -166,7 +191,11 @@ pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) 
         for topic in topics {
             if !room.take(|writer| topic.encode(writer, context.version)) {
                 // Sizes of a part would be taken for those of the whole.
-                return DescribeLogDirsResult { log_dir, error_code: ErrorCode::PolicyViolation.code(), ..Default::default() };
+                return DescribeLogDirsResult {
+                    log_dir,
+                    error_code: ErrorCode::PolicyViolation.code(),
+                    ..Default::default()
+                };
             }
             told.push(topic);
         }

@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{AclOperation, AclResource, AlterError, BROKER, Broker, DEAD_LETTER_TOPIC, GROUP as GROUP_TABLE, GroupChange, GroupValue, Kind, QUEUE_GROUP, Setting, Source, TOPIC, broker_name, find};
+use broker::{
+    AclOperation, AclResource, AlterError, BROKER, Broker, DEAD_LETTER_TOPIC, GROUP as GROUP_TABLE, GroupChange,
+    GroupValue, Kind, QUEUE_GROUP, Setting, Source, TOPIC, broker_name, find,
+};
 use hashbrown::HashSet;
 use kafka_wire::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
 use kafka_wire::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
     DescribeConfigsResult, DescribeConfigsSynonym,
 };
-use kafka_wire::list_config_resources::{ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse};
 use kafka_wire::incremental_alter_configs::{
     AlterConfigsResource, AlterConfigsResourceResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
+use kafka_wire::list_config_resources::{ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{Outcome, broker_configs, control_in_turns};
@@ -66,11 +69,17 @@ fn denied<'a>(
     letters: impl Iterator<Item = (&'a Str, &'a Str)>,
 ) -> Denied {
     let unwritable = |(group, topic): (&Str, &Str)| Some(((GROUP, group.clone()), check_letters(asking, topic).err()?));
-    let refused = |(kind, name): (i8, &Str)| Some(((kind, name.clone()), check_leave(asking, AclOperation::AlterConfigs, kind, name).err()?));
+    let refused = |(kind, name): (i8, &Str)| {
+        Some(((kind, name.clone()), check_leave(asking, AclOperation::AlterConfigs, kind, name).err()?))
+    };
     let of_brokers = |(kind, name): (i8, &Str)| {
-        let refusal = |code, of: &str| Some(((kind, name.clone()), (code, format!("Only an administrator may change settings of {of}"))));
+        let refusal = |code, of: &str| {
+            Some(((kind, name.clone()), (code, format!("Only an administrator may change settings of {of}"))))
+        };
         match kind {
-            RESOURCE_BROKER | BROKER_LOGGER | CLIENT_METRICS => refusal(ErrorCode::ClusterAuthorizationFailed, "brokers"),
+            RESOURCE_BROKER | BROKER_LOGGER | CLIENT_METRICS => {
+                refusal(ErrorCode::ClusterAuthorizationFailed, "brokers")
+            }
             GROUP if **name == *QUEUE_GROUP => refusal(ErrorCode::GroupAuthorizationFailed, "the group of all queues"),
             _ => None,
         }
@@ -85,14 +94,18 @@ fn denied<'a>(
 
 /// May the client have dead letters written to a topic, which is made if it is not there?
 fn check_letters(asking: &Asking<'_>, topic: &str) -> Result<(), Refusal> {
-    let creates = || asking.quietly().check_cluster(AclOperation::Create).is_ok() || asking.may_by_entries(AclOperation::Create, AclResource::Topic, topic);
+    let creates = || {
+        asking.quietly().check_cluster(AclOperation::Create).is_ok()
+            || asking.may_by_entries(AclOperation::Create, AclResource::Topic, topic)
+    };
     // A queue that is not there for him he may name as what is not there: whether he may write to what has the name is asked when something is written.
     let known = match asking.check_topic(AclOperation::Write, topic) {
         Ok(()) => Ok(asking.broker.topic(topic).is_some()),
         Err(HIDDEN) => Ok(false),
         Err(code) => Err(code),
     };
-    let outcome = known.and_then(|known| if known || creates() { Ok(()) } else { Err(ErrorCode::TopicAuthorizationFailed) });
+    let outcome =
+        known.and_then(|known| if known || creates() { Ok(()) } else { Err(ErrorCode::TopicAuthorizationFailed) });
     outcome.map_err(|code| (code, code.name().to_owned()))
 }
 
@@ -128,8 +141,11 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     }
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let (host, port) = context.advertise.resolve(context.local);
-    let (mut seen, mut room, mut parts) = (hashbrown::HashSet::new(), AnswerRoom::new(context.gateway), Parts::counted(&context.gateway.pinned));
-    let each = request.resources.iter().filter(|resource| seen.insert((resource.resource_type, &resource.resource_name, &resource.configuration_keys)));
+    let (mut seen, mut room, mut parts) =
+        (hashbrown::HashSet::new(), AnswerRoom::new(context.gateway), Parts::counted(&context.gateway.pinned));
+    let each = request.resources.iter().filter(|resource| {
+        seen.insert((resource.resource_type, &resource.resource_name, &resource.configuration_keys))
+    });
     for resource in each {
         let mut result = DescribeConfigsResult {
             resource_type: resource.resource_type,
@@ -137,7 +153,8 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
             error_message: None,
             ..DescribeConfigsResult::default()
         };
-        let leave = check_leave(&asking, AclOperation::DescribeConfigs, resource.resource_type, &resource.resource_name);
+        let leave =
+            check_leave(&asking, AclOperation::DescribeConfigs, resource.resource_type, &resource.resource_name);
         let refused = match leave.and_then(|()| settings_of(broker, resource, (&host, port))) {
             Ok(rows) => {
                 if room.is_there() {
@@ -147,7 +164,10 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
                     }
                     result.configs = Vec::new();
                 }
-                (ErrorCode::PolicyViolation, "The answer has no room for more settings: ask for fewer at once".to_owned())
+                (
+                    ErrorCode::PolicyViolation,
+                    "The answer has no room for more settings: ask for fewer at once".to_owned(),
+                )
             }
             Err(refused) => refused,
         };
@@ -217,18 +237,30 @@ fn group_row((setting, shown): (&'static Setting, GroupValue<'_>)) -> Row {
 
 /// The settings of a resource that are asked for. A request may name it a million times, each time with other keys: nothing is made of what is not
 /// asked for.
-fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port): (&str, i32)) -> Result<Vec<Row>, (ErrorCode, String)> {
+fn settings_of(
+    broker: &Broker,
+    resource: &DescribeConfigsResource,
+    (host, port): (&str, i32),
+) -> Result<Vec<Row>, (ErrorCode, String)> {
     let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
     let keys: Option<HashSet<&str>> = keys.map(|keys| keys.iter().map(|key| key.as_str()).collect());
     let wanted = |name: &str| keys.as_ref().is_none_or(|keys| keys.contains(name));
     match resource.resource_type {
         RESOURCE_TOPIC => {
             let topic = broker.topic(&resource.resource_name).ok_or_else(|| absent(&resource.resource_name))?;
-            Ok(broker.describe_topic_settings(&topic.config().overrides, wanted).into_iter().map(|found| row(broker, found)).collect())
+            Ok(broker
+                .describe_topic_settings(&topic.config().overrides, wanted)
+                .into_iter()
+                .map(|found| row(broker, found))
+                .collect())
         }
         RESOURCE_BROKER => broker_configs::describe(broker, &resource.resource_name, (host, port), wanted),
-        GROUP if resource.resource_name.is_empty() => Err((ErrorCode::InvalidRequest, "Group name must not be empty".to_owned())),
-        GROUP => Ok(broker.describe_group_settings(&resource.resource_name, wanted).into_iter().map(group_row).collect()),
+        GROUP if resource.resource_name.is_empty() => {
+            Err((ErrorCode::InvalidRequest, "Group name must not be empty".to_owned()))
+        }
+        GROUP => {
+            Ok(broker.describe_group_settings(&resource.resource_name, wanted).into_iter().map(group_row).collect())
+        }
         other => Err((ErrorCode::InvalidRequest, format!("Resources of type {other} have no configuration here"))),
     }
 }
@@ -320,14 +352,29 @@ enum Planned {
 }
 
 /// `set`: what of the overrides the request itself sets.
-fn plan(broker: &Broker, kind: i8, name: &str, overrides: Overrides, set: Vec<String>, validate_only: bool) -> Result<Planned, Refusal> {
+fn plan(
+    broker: &Broker,
+    kind: i8,
+    name: &str,
+    overrides: Overrides,
+    set: Vec<String>,
+    validate_only: bool,
+) -> Result<Planned, Refusal> {
     let checked = match kind {
         RESOURCE_TOPIC if validate_only => broker.check_config(name, &overrides).map(drop),
         RESOURCE_TOPIC => return Ok(Planned::Topic(name.to_owned(), overrides)),
         GROUP if validate_only => broker.check_group_config(&overrides),
         GROUP => return Ok(Planned::Group(GroupChange { group: name.to_owned(), overrides, set })),
-        RESOURCE_BROKER => return broker_configs::replace(broker, broker_configs::scope(broker, name)?, &overrides, validate_only).map(|()| Planned::Done),
-        _ => return Err((ErrorCode::InvalidRequest, "Only topics, groups and brokers can be configured at run time".to_owned())),
+        RESOURCE_BROKER => {
+            return broker_configs::replace(broker, broker_configs::scope(broker, name)?, &overrides, validate_only)
+                .map(|()| Planned::Done);
+        }
+        _ => {
+            return Err((
+                ErrorCode::InvalidRequest,
+                "Only topics, groups and brokers can be configured at run time".to_owned(),
+            ));
+        }
     };
     checked.map(|()| Planned::Done).map_err(|error| refusal(&error))
 }
@@ -366,7 +413,14 @@ const AT_ONCE: usize = 5_000;
 fn change<W: Wish>(context: &Context<'_>, act: &'static str, wishes: Vec<W>, validate_only: bool) -> Outcome {
     let (acting, wishes) = (context.acting(act), Arc::<[W]>::from(wishes));
     let (repeated, of_busy) = (repeated(&wishes), Arc::clone(&wishes));
-    let busy = move || W::response(of_busy.iter().map(|wish| wish.answer(Some((ErrorCode::RequestTimedOut, "The controller is busy.".to_owned())))).collect());
+    let busy = move || {
+        W::response(
+            of_busy
+                .iter()
+                .map(|wish| wish.answer(Some((ErrorCode::RequestTimedOut, "The controller is busy.".to_owned()))))
+                .collect(),
+        )
+    };
     let mut answers = Vec::with_capacity(wishes.len());
     control_in_turns(context, busy, move |asking| {
         let piece = &wishes[answers.len()..][..AT_ONCE.min(wishes.len() - answers.len())];
@@ -394,16 +448,26 @@ fn repeated<W: Wish>(wishes: &[W]) -> HashSet<(i8, Str)> {
 
 /// Changes resources, each for itself; for each, why it was not changed. What is written of topics is one commit, and so is what is written of
 /// groups, however many there are.
-fn change_all<W: Wish>(asking: &Asking<'_>, wishes: &[W], repeated: &HashSet<(i8, Str)>, validate_only: bool) -> Vec<Option<Refusal>> {
+fn change_all<W: Wish>(
+    asking: &Asking<'_>,
+    wishes: &[W],
+    repeated: &HashSet<(i8, Str)>,
+    validate_only: bool,
+) -> Vec<Option<Refusal>> {
     let (broker, setter) = (asking.broker, asking.setter());
-    let letters = wishes.iter().filter(|wish| wish.resource().0 == GROUP).filter_map(|wish| Some((wish.resource().1, wish.letters()?)));
+    let letters = wishes
+        .iter()
+        .filter(|wish| wish.resource().0 == GROUP)
+        .filter_map(|wish| Some((wish.resource().1, wish.letters()?)));
     let denied = denied(asking, wishes.iter().map(W::resource), letters);
     let (mut outcomes, mut topics, mut groups) = (Vec::with_capacity(wishes.len()), Vec::new(), Vec::new());
     for (at, wish) in wishes.iter().enumerate() {
         let (kind, name) = wish.resource();
         let place = (kind, name.clone());
         let planned = match denied.get(&place) {
-            _ if repeated.contains(&place) => Err((ErrorCode::InvalidRequest, "Each resource must appear at most once.".to_owned())),
+            _ if repeated.contains(&place) => {
+                Err((ErrorCode::InvalidRequest, "Each resource must appear at most once.".to_owned()))
+            }
             // What is wrong with the request itself comes first, as with a topic that is not there.
             Some(refusal) if is_absent(refusal) => wish.plan(broker, Some(refusal), validate_only),
             Some(refusal) => Err(refusal.clone()),
@@ -418,7 +482,10 @@ fn change_all<W: Wish>(asking: &Asking<'_>, wishes: &[W], repeated: &HashSet<(i8
     }
     let (of_topics, topics): (Vec<usize>, Vec<_>) = topics.into_iter().unzip();
     let (of_groups, groups): (Vec<usize>, Vec<_>) = groups.into_iter().unzip();
-    let written = of_topics.into_iter().zip(broker.set_topic_configs(topics)).chain(of_groups.into_iter().zip(broker.set_group_configs(groups, Some(&setter))));
+    let written = of_topics
+        .into_iter()
+        .zip(broker.set_topic_configs(topics))
+        .chain(of_groups.into_iter().zip(broker.set_group_configs(groups, Some(&setter))));
     for (at, outcome) in written {
         outcomes[at] = outcome.err().map(|error| refusal(&error));
     }
@@ -458,14 +525,27 @@ fn shown(kind: i8, name: &str) -> String {
     format!("{kind}:{name}")
 }
 
-fn alter_one(broker: &Broker, resource: &AlterConfigsResource, absent: Option<&Refusal>, validate_only: bool) -> Result<Planned, Refusal> {
-    check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
+fn alter_one(
+    broker: &Broker,
+    resource: &AlterConfigsResource,
+    absent: Option<&Refusal>,
+    validate_only: bool,
+) -> Result<Planned, Refusal> {
+    check_resource(
+        resource.resource_type,
+        &resource.resource_name,
+        resource.configs.iter().map(|config| &config.name),
+    )?;
     let kind = resource.resource_type;
     let mut changes = Vec::new();
     for config in &resource.configs {
-        let value = || config.value.as_ref().map(ToString::to_string).ok_or_else(|| {
-            (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name))
-        });
+        let value = || {
+            config
+                .value
+                .as_ref()
+                .map(ToString::to_string)
+                .ok_or_else(|| (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name)))
+        };
         let change = match config.config_operation {
             0 => Change::Set(value()?),
             OPERATION_DELETE => Change::Delete,
@@ -476,7 +556,10 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, absent: Option<&R
         changes.push((config.name.as_str(), change));
     }
     let (table, mut overrides) = match kind {
-        RESOURCE_BROKER => return broker_configs::alter(broker, &resource.resource_name, changes, validate_only).map(|()| Planned::Done),
+        RESOURCE_BROKER => {
+            return broker_configs::alter(broker, &resource.resource_name, changes, validate_only)
+                .map(|()| Planned::Done);
+        }
         RESOURCE_TOPIC => {
             let topic = if absent.is_none() { broker.topic(&resource.resource_name) } else { None };
             (TOPIC, topic.map(|topic| topic.config().overrides.clone()).unwrap_or_default())
@@ -484,9 +567,14 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, absent: Option<&R
         GROUP => (GROUP_TABLE, broker.group_config(&resource.resource_name).overrides.clone()),
         _ => return plan(broker, kind, &resource.resource_name, BTreeMap::new(), Vec::new(), validate_only),
     };
-    let set = changes.iter().filter(|(_, change)| !matches!(change, Change::Delete)).map(|(name, _)| (*name).to_owned()).collect();
+    let set = changes
+        .iter()
+        .filter(|(_, change)| !matches!(change, Change::Delete))
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
     for (name, change) in changes {
-        let current = |overrides: &Overrides| broker::effective(overrides, &broker.live_settings(), broker.durability(), name).0;
+        let current =
+            |overrides: &Overrides| broker::effective(overrides, &broker.live_settings(), broker.durability(), name).0;
         changed(&mut overrides, table, current, name, change)?;
     }
     if let Some(refusal) = absent {
@@ -513,7 +601,13 @@ impl Wish for AlterConfigsResource {
 
     fn answer(&self, refusal: Option<Refusal>) -> Self::Answer {
         let (error_code, error_message) = told(refusal);
-        Self::Answer { error_code, error_message, resource_type: self.resource_type, resource_name: self.resource_name.clone(), ..Default::default() }
+        Self::Answer {
+            error_code,
+            error_message,
+            resource_type: self.resource_type,
+            resource_name: self.resource_name.clone(),
+            ..Default::default()
+        }
     }
 
     fn response(responses: Vec<Self::Answer>) -> Self::Response {
@@ -535,11 +629,23 @@ pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) 
     Ok(change(context, "IncrementalAlterConfigs", request.resources, request.validate_only))
 }
 
-fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, absent: Option<&Refusal>, validate_only: bool) -> Result<Planned, Refusal> {
-    check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
+fn replace_one(
+    broker: &Broker,
+    resource: &alter_configs::AlterConfigsResource,
+    absent: Option<&Refusal>,
+    validate_only: bool,
+) -> Result<Planned, Refusal> {
+    check_resource(
+        resource.resource_type,
+        &resource.resource_name,
+        resource.configs.iter().map(|config| &config.name),
+    )?;
     let mut overrides = BTreeMap::new();
     for config in &resource.configs {
-        let value = config.value.as_ref().ok_or_else(|| (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name)))?;
+        let value = config
+            .value
+            .as_ref()
+            .ok_or_else(|| (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name)))?;
         overrides.insert(config.name.to_string(), value.to_string());
     }
     if let Some(refusal) = absent {
@@ -567,7 +673,13 @@ impl Wish for alter_configs::AlterConfigsResource {
 
     fn answer(&self, refusal: Option<Refusal>) -> Self::Answer {
         let (error_code, error_message) = told(refusal);
-        Self::Answer { error_code, error_message, resource_type: self.resource_type, resource_name: self.resource_name.clone(), ..Default::default() }
+        Self::Answer {
+            error_code,
+            error_message,
+            resource_type: self.resource_type,
+            resource_name: self.resource_name.clone(),
+            ..Default::default()
+        }
     }
 
     fn response(responses: Vec<Self::Answer>) -> Self::Response {
@@ -596,15 +708,22 @@ pub(crate) fn list_resources(reader: &mut Reader, context: &mut Context<'_>) -> 
         return Ok(Outcome::Long);
     }
     // Version 0 asked for client metrics only, and there are none.
-    let wanted = |kind: i8| context.version > 0 && (request.resource_types.is_empty() || request.resource_types.contains(&kind));
-    let one = |name: String, kind: i8| ConfigResource { resource_name: name.into(), resource_type: kind, ..Default::default() };
+    let wanted =
+        |kind: i8| context.version > 0 && (request.resource_types.is_empty() || request.resource_types.contains(&kind));
+    let one = |name: String, kind: i8| ConfigResource {
+        resource_name: name.into(),
+        resource_type: kind,
+        ..Default::default()
+    };
     let topics = if wanted(RESOURCE_TOPIC) { broker.topics() } else { Default::default() };
     let node = wanted(RESOURCE_BROKER).then(|| one(broker.node_id().0.to_string(), RESOURCE_BROKER));
     let groups = if wanted(GROUP) { broker.configured_groups() } else { Vec::new() };
     let groups = groups.into_iter().map(|group| one(group, GROUP));
     // Who may ask for the list sees all but queues that are not there for him.
-    let seen = topics.iter().filter(|topic| asking.check_topic(AclOperation::DescribeConfigs, &topic.name) != Err(HIDDEN));
-    let config_resources = seen.map(|topic| one(topic.name.clone(), RESOURCE_TOPIC)).chain(node).chain(groups).collect();
+    let seen =
+        topics.iter().filter(|topic| asking.check_topic(AclOperation::DescribeConfigs, &topic.name) != Err(HIDDEN));
+    let config_resources =
+        seen.map(|topic| one(topic.name.clone(), RESOURCE_TOPIC)).chain(node).chain(groups).collect();
     Ok(Outcome::answer(ListConfigResourcesResponse { config_resources, ..Default::default() }))
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Matching, QuotaKey, Reply, TOPIC_NAME_BYTES_MAX};
+use broker::{
+    AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Matching, QuotaKey, Reply, TOPIC_NAME_BYTES_MAX,
+};
 use delivery::{ConsumerHeartbeat, GroupError, HeartbeatAnswer, Mention, Sight, Target};
 use kafka_wire::consumer_group_describe::{
     self, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup, Member, TopicPartitions,
@@ -98,7 +100,9 @@ pub(super) fn distinct(names: &[Str]) -> Vec<String> {
 
 fn check(request: &ConsumerGroupHeartbeatRequest, version: i16) -> Result<(), &'static str> {
     let empty = |text: &Option<Str>| text.as_ref().is_some_and(|text| text.trim().is_empty());
-    if (version >= 1 || request.member_epoch > 0 || request.member_epoch == LEAVES) && request.member_id.trim().is_empty() {
+    if (version >= 1 || request.member_epoch > 0 || request.member_epoch == LEAVES)
+        && request.member_id.trim().is_empty()
+    {
         return Err("MemberId can't be empty.");
     }
     if request.member_id.len() > MEMBER_ID_BYTES_MAX {
@@ -116,7 +120,9 @@ fn check(request: &ConsumerGroupHeartbeatRequest, version: i16) -> Result<(), &'
     check_names(request.subscribed_topic_names.as_deref())?;
     match request.member_epoch {
         0 if request.rebalance_timeout_ms == -1 => Err("RebalanceTimeoutMs must be provided in first request."),
-        0 if request.topic_partitions.as_ref().is_none_or(|owned| !owned.is_empty()) => Err("TopicPartitions must be empty when (re-)joining."),
+        0 if request.topic_partitions.as_ref().is_none_or(|owned| !owned.is_empty()) => {
+            Err("TopicPartitions must be empty when (re-)joining.")
+        }
         0 if request.subscribed_topic_names.is_none() && request.subscribed_topic_regex.is_none() => {
             Err("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
         }
@@ -134,7 +140,11 @@ fn respond(outcome: Result<HeartbeatAnswer, (ErrorCode, String)>) -> ConsumerGro
             heartbeat_interval_ms: answer.interval as i32,
             assignment: answer.assignment.map(|target| Assignment {
                 topic_partitions: partitions_by_id(&target)
-                    .map(|(topic_id, partitions)| AssignedTopicPartitions { topic_id, partitions, ..Default::default() })
+                    .map(|(topic_id, partitions)| AssignedTopicPartitions {
+                        topic_id,
+                        partitions,
+                        ..Default::default()
+                    })
                     .collect(),
                 ..Assignment::default()
             }),
@@ -157,7 +167,11 @@ pub(super) fn partitions_by_id(target: &Target) -> impl Iterator<Item = (Uuid, V
 ///
 /// # Errors
 /// `GroupAuthorizationFailed`, `TopicAuthorizationFailed`.
-fn check_member<'a>(asking: &Asking<'_>, group: &str, mut topics: impl Iterator<Item = &'a Str>) -> Result<(), ErrorCode> {
+fn check_member<'a>(
+    asking: &Asking<'_>,
+    group: &str,
+    mut topics: impl Iterator<Item = &'a Str>,
+) -> Result<(), ErrorCode> {
     asking.check_consumers(AclOperation::Read, group)?;
     topics.try_for_each(|topic| match asking.check_topic(AclOperation::Describe, topic) {
         Err(HIDDEN) => Ok(()),
@@ -180,7 +194,8 @@ pub(super) fn seeing<T>(asking: &Asking<'_>, ask: impl FnOnce(Sight<'_>) -> T) -
 }
 
 /// Why a group is described with nothing but a code.
-pub(super) const TOPICS_HIDDEN: &str = "The group has described topic(s) that the client is not authorized to describe.";
+pub(super) const TOPICS_HIDDEN: &str =
+    "The group has described topic(s) that the client is not authorized to describe.";
 
 /// May all these names be told? A queue that is not there for who asks is a name as one of which there is no topic.
 pub(super) fn may_know<'a>(asking: &Asking<'_>, mut topics: impl Iterator<Item = &'a Str>) -> bool {
@@ -197,14 +212,19 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     if let Err(rule) = check(&request, context.version) {
         return Ok(Outcome::answer(respond(Err((ErrorCode::InvalidRequest, rule.to_owned())))));
     }
-    if let Err(code) = check_member(&context.asking(), &request.group_id, request.subscribed_topic_names.iter().flatten()) {
+    if let Err(code) =
+        check_member(&context.asking(), &request.group_id, request.subscribed_topic_names.iter().flatten())
+    {
         return Ok(Outcome::answer(respond(Err((code, code.name().to_owned())))));
     }
     let text = |text: Option<Str>| text.map(|text| text.to_string());
     let group = request.group_id;
     context.spoken.speak(&group);
     if request.member_epoch > 0 && context.looks_again(&group) {
-        return Ok(Outcome::answer(respond(Err((ErrorCode::NotCoordinator, "Look for the coordinator again.".to_owned())))));
+        return Ok(Outcome::answer(respond(Err((
+            ErrorCode::NotCoordinator,
+            "Look for the coordinator again.".to_owned(),
+        )))));
     }
     let beat = ConsumerHeartbeat {
         member_id: request.member_id.to_string(),
@@ -217,7 +237,9 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         assignor: text(request.server_assignor),
         owned: request.topic_partitions.map(|topics| {
             // What is no partition is held by nobody.
-            let indexes = |partitions: Vec<i32>| partitions.into_iter().map(|one| u32::try_from(one).unwrap_or(u32::MAX)).collect();
+            let indexes = |partitions: Vec<i32>| {
+                partitions.into_iter().map(|one| u32::try_from(one).unwrap_or(u32::MAX)).collect()
+            };
             topics.into_iter().map(|topic| (TopicId(topic.topic_id), indexes(topic.partitions))).collect()
         }),
         client_id: context.client_id.to_owned(),
@@ -241,7 +263,8 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
 
 /// Has the coordinator decide on a heartbeat.
 fn submit(group: &Str, beat: &ConsumerHeartbeat, context: &mut Context<'_>) -> Outcome {
-    let outcome = seeing(&context.asking(), |sight| context.gateway.broker.consumer_heartbeat(group, beat, sight, context.to));
+    let outcome =
+        seeing(&context.asking(), |sight| context.gateway.broker.consumer_heartbeat(group, beat, sight, context.to));
     told(outcome, respond)
 }
 
@@ -278,7 +301,12 @@ impl Wait for MatchWait {
         let Reply::Done(took) = reply else { return None };
         let took = took.downcast::<Duration>().ok()?;
         if context.throttle.is_timed() {
-            context.throttle.take(context.gateway.broker.quotas(), QuotaKey::RequestPercentage, took.as_nanos() as u64, context.now);
+            context.throttle.take(
+                context.gateway.broker.quotas(),
+                QuotaKey::RequestPercentage,
+                took.as_nanos() as u64,
+                context.now,
+            );
         }
         match submit(&self.group, &self.beat, context) {
             Outcome::Answer(body) | Outcome::Downgraded(body) => Some(body),
@@ -293,7 +321,11 @@ impl Wait for MatchWait {
 }
 
 /// Has a heartbeat of a member of `group` carried out on the thread of its connection. What it names has been looked at, elsewhere if that is much.
-pub(super) fn as_member(group: Str, submit: impl FnOnce(&mut Context<'_>) -> Outcome + Send + 'static, context: &mut Context<'_>) -> Outcome {
+pub(super) fn as_member(
+    group: Str,
+    submit: impl FnOnce(&mut Context<'_>) -> Outcome + Send + 'static,
+    context: &mut Context<'_>,
+) -> Outcome {
     let speak = move |context: &mut Context<'_>| {
         context.spoken.speak(&group);
         submit(context)
@@ -302,7 +334,10 @@ pub(super) fn as_member(group: Str, submit: impl FnOnce(&mut Context<'_>) -> Out
 }
 
 /// Has something done on the thread of the connection, also where its request was decoded elsewhere.
-pub(super) fn on_its_thread(submit: impl FnOnce(&mut Context<'_>) -> Outcome + Send + 'static, context: &mut Context<'_>) -> Outcome {
+pub(super) fn on_its_thread(
+    submit: impl FnOnce(&mut Context<'_>) -> Outcome + Send + 'static,
+    context: &mut Context<'_>,
+) -> Outcome {
     if context.gone.is_none() { submit(context) } else { Outcome::Resume(Box::new(submit)) }
 }
 
@@ -313,11 +348,19 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     }
     let mut room = AnswerRoom::new(context.gateway);
     let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| {
-        let found = room.is_there().then(|| describe_for(context, group.clone(), request.include_authorized_operations));
+        let found =
+            room.is_there().then(|| describe_for(context, group.clone(), request.include_authorized_operations));
         let found = found.filter(|found| room.take(|writer| found.encode(writer, context.version)));
-        found.unwrap_or_else(|| DescribedGroup { error_code: NO_ROOM.code(), group_id: group.clone(), ..DescribedGroup::default() })
+        found.unwrap_or_else(|| DescribedGroup {
+            error_code: NO_ROOM.code(),
+            group_id: group.clone(),
+            ..DescribedGroup::default()
+        })
     });
-    Ok(Outcome::answer(ConsumerGroupDescribeResponse { groups: groups.collect(), ..ConsumerGroupDescribeResponse::default() }))
+    Ok(Outcome::answer(ConsumerGroupDescribeResponse {
+        groups: groups.collect(),
+        ..ConsumerGroupDescribeResponse::default()
+    }))
 }
 
 /// As the caller may see it.
@@ -328,7 +371,10 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
     }
     let mut found = describe_one(&context.gateway.broker, group);
     let named = found.members.iter().flat_map(|member| &member.subscribed_topic_names);
-    let assigned = found.members.iter().flat_map(|member| member.assignment.topic_partitions.iter().chain(&member.target_assignment.topic_partitions));
+    let assigned = found
+        .members
+        .iter()
+        .flat_map(|member| member.assignment.topic_partitions.iter().chain(&member.target_assignment.topic_partitions));
     if asking.is_limited() && !(may_know(&asking, named) && may_see(&asking, assigned.map(|topic| &topic.topic_name))) {
         found.error_code = ErrorCode::TopicAuthorizationFailed.code();
         found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
@@ -341,14 +387,22 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
 }
 
 /// Topics by name; those that are gone have none and are left out.
-pub(super) fn named<T>(broker: &Broker, partitions: BTreeMap<TopicId, Vec<i32>>, one: impl Fn(Uuid, Str, Vec<i32>) -> T) -> Vec<T> {
+pub(super) fn named<T>(
+    broker: &Broker,
+    partitions: BTreeMap<TopicId, Vec<i32>>,
+    one: impl Fn(Uuid, Str, Vec<i32>) -> T,
+) -> Vec<T> {
     let find = |(id, partitions)| broker.topic_by_id(id).map(|topic| one(id.0, topic.name.as_str().into(), partitions));
     partitions.into_iter().filter_map(find).collect()
 }
 
 fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
     if group.is_empty() {
-        return DescribedGroup { error_code: ErrorCode::InvalidGroupId.code(), group_id: group, ..DescribedGroup::default() };
+        return DescribedGroup {
+            error_code: ErrorCode::InvalidGroupId.code(),
+            group_id: group,
+            ..DescribedGroup::default()
+        };
     }
     let Some(found) = broker.groups().describe_consumers(&group) else {
         let message = if broker.groups().exists(&group) { "is not a consumer group" } else { "not found" };
@@ -383,7 +437,9 @@ fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
             subscribed_topic_names: member.topics.iter().map(|topic| topic.clone().into()).collect(),
             subscribed_topic_regex: Some(member.regex.unwrap_or_default().into()),
             assignment: assignment(held),
-            target_assignment: assignment(partitions_by_id(&target).map(|(id, partitions)| (TopicId(id), partitions)).collect()),
+            target_assignment: assignment(
+                partitions_by_id(&target).map(|(id, partitions)| (TopicId(id), partitions)).collect(),
+            ),
             member_type: i8::from(member.classic.is_none()),
             ..Member::default()
         }

@@ -1,7 +1,9 @@
 //! The cluster features of Kafka 4.x that clients look at, and UpdateFeatures. A level belongs to the build: it can be neither
 //! raised nor lowered, so each feature supports the one level that is in force, and whoever asks for it is told that it is so.
 
-use kafka_wire::update_features::{FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse};
+use kafka_wire::update_features::{
+    FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse,
+};
 use kafka_wire::{DecodeError, ErrorCode, Reader};
 
 use super::Outcome;
@@ -35,7 +37,9 @@ fn refusal(update: &FeatureUpdateKey, version: i16) -> Option<String> {
     }
     match FEATURES.iter().find(|feature| feature.name == name) {
         None => invalid("There is no such feature."),
-        Some(feature) if feature.level != wanted => invalid(&format!("The level of this release is {}.", feature.level)),
+        Some(feature) if feature.level != wanted => {
+            invalid(&format!("The level of this release is {}.", feature.level))
+        }
         Some(_) => None,
     }
 }
@@ -44,7 +48,11 @@ pub(crate) fn update(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let request = UpdateFeaturesRequest::decode(reader, context.version)?;
     if let Err(code) = context.asking().check_cluster(broker::AclOperation::Alter) {
         let (error_code, error_message) = (code.code(), Some(code.name().into()));
-        return Ok(Outcome::answer(UpdateFeaturesResponse { error_code, error_message, ..UpdateFeaturesResponse::default() }));
+        return Ok(Outcome::answer(UpdateFeaturesResponse {
+            error_code,
+            error_message,
+            ..UpdateFeaturesResponse::default()
+        }));
     }
     // What can be done is done already, so there is no difference between doing and only validating.
     let mut response = UpdateFeaturesResponse { error_message: None, ..UpdateFeaturesResponse::default() };
@@ -53,7 +61,11 @@ pub(crate) fn update(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         response.error_code = ErrorCode::InvalidUpdateVersion.code();
         response.error_message = Some(message.into());
     } else {
-        let done = |update: FeatureUpdateKey| UpdatableFeatureResult { feature: update.feature, error_message: None, ..Default::default() };
+        let done = |update: FeatureUpdateKey| UpdatableFeatureResult {
+            feature: update.feature,
+            error_message: None,
+            ..Default::default()
+        };
         response.results = request.feature_updates.into_iter().map(done).collect();
     }
     Ok(Outcome::answer(response))

@@ -170,7 +170,8 @@ enum Cold {
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let mut request = FetchRequest::decode(reader, context.version)?;
     let by_id = context.version >= 13;
-    let fail = |code: ErrorCode| Ok(Outcome::answer(FetchResponse { error_code: code.code(), ..FetchResponse::default() }));
+    let fail =
+        |code: ErrorCode| Ok(Outcome::answer(FetchResponse { error_code: code.code(), ..FetchResponse::default() }));
     let (broker, sessions) = (&context.gateway.broker, &context.gateway.fetch_sessions);
     let (session_id, epoch) = (request.session_id, request.session_epoch);
     let asking = context.asking();
@@ -273,7 +274,12 @@ fn begin(listed: Listed, client_id: &str, context: &mut Context<'_>) -> Outcome 
 }
 
 /// What a filter lets through, if the fetch is one of a member of a group with a filter, and whether it may be.
-fn filtered(context: &mut Context<'_>, client_id: &str, wanted: &[Wanted], start: &mut usize) -> (Option<Box<Filtered>>, bool) {
+fn filtered(
+    context: &mut Context<'_>,
+    client_id: &str,
+    wanted: &[Wanted],
+    start: &mut usize,
+) -> (Option<Box<Filtered>>, bool) {
     match context.verdict(client_id) {
         Verdict::Nobody => (None, false),
         Verdict::InDoubt => (None, !wanted.is_empty()),
@@ -292,7 +298,8 @@ fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Ve
     let count = request.topics.iter().map(|topic| topic.partitions.len()).sum();
     let mut wanted: Vec<Wanted> = Vec::with_capacity(count);
     // Of what is named twice the last counts, as for Kafka. Where there is little it costs nothing to read it twice.
-    let mut places: Option<HashMap<(Uuid, &Str, i32), usize>> = (count > REPEATED_MAX).then(|| HashMap::with_capacity(count));
+    let mut places: Option<HashMap<(Uuid, &Str, i32), usize>> =
+        (count > REPEATED_MAX).then(|| HashMap::with_capacity(count));
     for topic in &request.topics {
         let found = if by_id { broker.topic_by_id(TopicId(topic.topic_id)) } else { broker.topic(&topic.topic) };
         if let Some(found) = &found {
@@ -312,7 +319,9 @@ fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Ve
                 denied: None,
                 told: (-1, -1),
             };
-            let place = places.as_mut().map_or(wanted.len(), |places| *places.entry((topic.topic_id, &topic.topic, partition.partition)).or_insert(wanted.len()));
+            let place = places.as_mut().map_or(wanted.len(), |places| {
+                *places.entry((topic.topic_id, &topic.topic, partition.partition)).or_insert(wanted.len())
+            });
             if place < wanted.len() {
                 wanted[place] = one;
             } else {
@@ -332,7 +341,9 @@ fn judge(wanted: &mut [Wanted], by_id: bool, broker: &Broker, asking: &Asking<'_
     for of_topic in wanted.chunk_by_mut(|one, next| one.id == next.id && one.name == next.name) {
         let (name, id) = (&of_topic[0].name, of_topic[0].id);
         let denied = if by_id {
-            let leave = broker.topic_by_id(TopicId(id)).map(|topic| asking.check_found(AclOperation::Read, &topic.name, Some(&topic)));
+            let leave = broker
+                .topic_by_id(TopicId(id))
+                .map(|topic| asking.check_found(AclOperation::Read, &topic.name, Some(&topic)));
             leave.and_then(Result::err).map(|code| if code == HIDDEN { ErrorCode::UnknownTopicId } else { code })
         } else {
             asking.check_topic(AclOperation::Read, name).err()
@@ -361,7 +372,8 @@ fn update(wanted: &mut Vec<Wanted>, listed: Vec<Wanted>, forgotten: &[ForgottenT
         return;
     }
     let key = |one: &Wanted| (one.id, one.name.clone(), one.partition);
-    let mut places: HashMap<(Uuid, Str, i32), usize> = wanted.iter().enumerate().map(|(at, one)| (key(one), at)).collect();
+    let mut places: HashMap<(Uuid, Str, i32), usize> =
+        wanted.iter().enumerate().map(|(at, one)| (key(one), at)).collect();
     for one in listed {
         match places.get(&key(&one)) {
             Some(at) => wanted[*at] = Wanted { told: wanted[*at].told, ..one },
@@ -474,7 +486,9 @@ impl Scan {
     /// Notes what cannot be read, and reads nothing; true when there is something to say of it.
     fn check_all(&mut self, broker: &Broker) -> bool {
         self.found.clear();
-        self.found.extend(self.wanted.iter().map(|wanted| Found { code: check(wanted, self.by_id, broker), ..Found::default() }));
+        self.found.extend(
+            self.wanted.iter().map(|wanted| Found { code: check(wanted, self.by_id, broker), ..Found::default() }),
+        );
         self.found.iter().any(|found| found.code.is_some())
     }
 
@@ -496,7 +510,8 @@ impl FetchWait {
         }
         // Records lie in blocks, of which the first and the last may be held for a few bytes.
         let wanted: usize = cold.iter().map(|at| scan.wanted[*at].max_bytes.max(0) as usize + BLOCK_BYTES).sum();
-        let Some(reserved) = context.gateway.pinned.reserve(wanted.min(room + BLOCK_BYTES).min(HISTORY_BYTES_MAX)) else {
+        let Some(reserved) = context.gateway.pinned.reserve(wanted.min(room + BLOCK_BYTES).min(HISTORY_BYTES_MAX))
+        else {
             return if served > 0 { Cold::Nothing } else { Cold::NoMemory };
         };
         let long = scan.filtered.as_ref().is_some_and(|filtered| filtered.is_long());
@@ -580,7 +595,8 @@ impl FetchWait {
 
     /// Has this fetch to wait, for the disk or for memory?
     fn waits_for_more(&mut self, scarce: bool, context: &mut Context<'_>) -> bool {
-        let too_much = scarce && (self.scan.found.iter().any(|found| found.cold) || self.scan.bytes() > SCARCE_BYTES_MAX);
+        let too_much =
+            scarce && (self.scan.found.iter().any(|found| found.cold) || self.scan.bytes() > SCARCE_BYTES_MAX);
         let waits = if too_much { Cold::NoMemory } else { self.read_colds(context) };
         match waits {
             Cold::Nothing => return false,
@@ -740,7 +756,8 @@ impl Wait for FetchWait {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        (self.cold.is_none() && !self.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.has_it())).then_some(self.held_back.unwrap_or(self.deadline))
+        (self.cold.is_none() && !self.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.has_it()))
+            .then_some(self.held_back.unwrap_or(self.deadline))
     }
 
     fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {

@@ -3,7 +3,9 @@
 use broker::{AclOperation, AclResource, QUEUE_GROUP};
 use delivery::GroupState;
 use kafka_wire::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
-use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember};
+use kafka_wire::describe_groups::{
+    DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember,
+};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{NO_ROOM, Outcome, control, once};
@@ -21,7 +23,8 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     let mut one = |name: &Str| match asking.check_group(AclOperation::Describe, name) {
         Ok(()) if !room.is_there() => no_room(name),
         Ok(()) => {
-            let authorized_operations = asking.operations(request.include_authorized_operations, AclResource::Group, name);
+            let authorized_operations =
+                asking.operations(request.include_authorized_operations, AclResource::Group, name);
             let described = DescribedGroup { authorized_operations, ..describe_one(context, name.clone(), version) };
             if room.take(|writer| described.encode(writer, version)) { described } else { no_room(name) }
         }
@@ -52,7 +55,8 @@ fn describe_one(context: &Context<'_>, name: Str, version: i16) -> DescribedGrou
     let stable = group.state == GroupState::Stable;
     let protocol = if stable { group.protocol.clone() } else { String::new() };
     let members = group.members.into_iter().map(|member| {
-        let metadata = member.protocols.iter().find(|(name, _)| stable && *name == protocol).map(|(_, metadata)| metadata.clone());
+        let metadata =
+            member.protocols.iter().find(|(name, _)| stable && *name == protocol).map(|(_, metadata)| metadata.clone());
         DescribedGroupMember {
             member_id: member.id.into(),
             group_instance_id: member.instance.map(Into::into),
@@ -91,11 +95,20 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         move |broker, asking| {
             // That of all queues is made again with its next member; what is not a share group was so called before that was refused.
             let deletable = |name: &Str| **name != *QUEUE_GROUP || asking.administers();
-            let check = |name: &Str| if deletable(name) { asking.check_group(AclOperation::Delete, name) } else { Err(ErrorCode::GroupAuthorizationFailed) };
-            let checked: Vec<(&Str, Result<(), ErrorCode>)> = once(&request.groups_names, |name| name).map(|(name, _)| (name, check(name))).collect();
-            let allowed: Vec<&str> = checked.iter().filter(|(_, checked)| checked.is_ok()).map(|(name, _)| name.as_str()).collect();
+            let check = |name: &Str| {
+                if deletable(name) {
+                    asking.check_group(AclOperation::Delete, name)
+                } else {
+                    Err(ErrorCode::GroupAuthorizationFailed)
+                }
+            };
+            let checked: Vec<(&Str, Result<(), ErrorCode>)> =
+                once(&request.groups_names, |name| name).map(|(name, _)| (name, check(name))).collect();
+            let allowed: Vec<&str> =
+                checked.iter().filter(|(_, checked)| checked.is_ok()).map(|(name, _)| name.as_str()).collect();
             let mut deleted = broker.delete_groups(&allowed).into_iter();
-            let code_of = |error: Option<delivery::GroupError>| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group);
+            let code_of =
+                |error: Option<delivery::GroupError>| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group);
             let told = |(name, checked): (&Str, Result<(), ErrorCode>)| {
                 let outcome = checked.and_then(|()| deleted.next().unwrap_or(Ok(())).map_err(code_of));
                 result(name.clone(), outcome.err())

@@ -67,9 +67,15 @@ impl Turns for GroupList {
             for line in piece {
                 left = left.saturating_sub(1);
                 self.after = Some(line.group.clone());
-                if self.is_asked_for(&line) && (all || asking.check_group(AclOperation::Describe, &line.group).is_ok()) && !self.add(line, &mut room) {
+                if self.is_asked_for(&line)
+                    && (all || asking.check_group(AclOperation::Describe, &line.group).is_ok())
+                    && !self.add(line, &mut room)
+                {
                     // A list that is not whole would be taken for all that there is.
-                    return Some(Box::new(ListGroupsResponse { error_code: NO_ROOM.code(), ..ListGroupsResponse::default() }));
+                    return Some(Box::new(ListGroupsResponse {
+                        error_code: NO_ROOM.code(),
+                        ..ListGroupsResponse::default()
+                    }));
                 }
                 if Instant::now() >= until {
                     left = 0;
@@ -83,7 +89,8 @@ impl Turns for GroupList {
 
 impl GroupList {
     fn is_asked_for(&self, line: &GroupLine) -> bool {
-        let asked = |filter: &HashSet<String>, value: &str| filter.is_empty() || filter.contains(&value.to_ascii_lowercase());
+        let asked =
+            |filter: &HashSet<String>, value: &str| filter.is_empty() || filter.contains(&value.to_ascii_lowercase());
         asked(&self.states, line.state) && asked(&self.types, line.kind)
     }
 

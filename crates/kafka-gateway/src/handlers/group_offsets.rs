@@ -13,8 +13,9 @@ use kafka_wire::offset_delete::{
     OffsetDeleteRequest, OffsetDeleteResponse, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
 use kafka_wire::offset_fetch::{
-    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse, OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse,
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::{PartitionIndex, TopicId};
@@ -205,22 +206,37 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let counted = |group: &str, all: bool| if all { broker.groups().offset_count(group) } else { 0 };
     let named = request.groups.iter().map(|group| counted(&group.group_id, group.topics.is_none())).sum::<usize>();
-    if context.is_long(named + counted(&request.group_id, context.version < 8 && request.topics.as_ref().is_none_or(|topics| topics.is_empty()))) {
+    if context.is_long(
+        named
+            + counted(
+                &request.group_id,
+                context.version < 8 && request.topics.as_ref().is_none_or(|topics| topics.is_empty()),
+            ),
+    ) {
         return Ok(Outcome::Long);
     }
     if context.version >= 8 {
         let by_id = context.version >= 10;
         let stable = request.require_stable;
         let mut answered = Answered { repeated: named_again(&request.groups), ..Answered::default() };
-        let (mut room, mut parts, version) = (AnswerRoom::new(context.gateway), Parts::counted(&context.gateway.pinned), context.version);
+        let (mut room, mut parts, version) =
+            (AnswerRoom::new(context.gateway), Parts::counted(&context.gateway.pinned), context.version);
         for group in request.groups {
-            if group.topics.is_none() && answered.repeated.contains(&group.group_id) && !answered.groups.insert(group.group_id.clone()) {
+            if group.topics.is_none()
+                && answered.repeated.contains(&group.group_id)
+                && !answered.groups.insert(group.group_id.clone())
+            {
                 continue;
             }
             let group_id = group.group_id.clone();
-            let fetched = room.is_there().then(|| fetch_group((broker, &asking), group, (by_id, stable), &mut answered));
+            let fetched =
+                room.is_there().then(|| fetch_group((broker, &asking), group, (by_id, stable), &mut answered));
             if !fetched.is_some_and(|fetched| parts.push(&mut room, |writer| fetched.encode(writer, version))) {
-                let refused = OffsetFetchResponseGroup { group_id, error_code: NO_ROOM.code(), ..OffsetFetchResponseGroup::default() };
+                let refused = OffsetFetchResponseGroup {
+                    group_id,
+                    error_code: NO_ROOM.code(),
+                    ..OffsetFetchResponseGroup::default()
+                };
                 parts.add(|writer| refused.encode(writer, version));
             }
         }
@@ -253,10 +269,18 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
             .collect(),
         ..OffsetFetchResponseTopic::default()
     });
-    Ok(Outcome::answer(OffsetFetchResponse { topics: topics.collect(), error_code: answer.error_code, ..Default::default() }))
+    Ok(Outcome::answer(OffsetFetchResponse {
+        topics: topics.collect(),
+        error_code: answer.error_code,
+        ..Default::default()
+    }))
 }
 
-fn fetched(partition_index: i32, offset: Option<CommittedOffset>, code: Option<ErrorCode>) -> OffsetFetchResponsePartitions {
+fn fetched(
+    partition_index: i32,
+    offset: Option<CommittedOffset>,
+    code: Option<ErrorCode>,
+) -> OffsetFetchResponsePartitions {
     let error_code = code.map_or(0, ErrorCode::code);
     match offset {
         Some(offset) => OffsetFetchResponsePartitions {
@@ -322,7 +346,8 @@ fn fetch_group(
     (by_id, stable): (bool, bool),
     answered: &mut Answered,
 ) -> OffsetFetchResponseGroup {
-    let mut answer = OffsetFetchResponseGroup { group_id: group.group_id.clone(), ..OffsetFetchResponseGroup::default() };
+    let mut answer =
+        OffsetFetchResponseGroup { group_id: group.group_id.clone(), ..OffsetFetchResponseGroup::default() };
     if let Err(code) = asking.check_group(AclOperation::Describe, &group.group_id) {
         answer.error_code = code.code();
         return answer;
@@ -332,7 +357,8 @@ fn fetch_group(
         answer.error_code = of_group(error).code();
         return answer;
     }
-    let unstable = |topic: &str, partition: u32| stable && broker.transactions().holds_offset(&group.group_id, topic, partition);
+    let unstable =
+        |topic: &str, partition: u32| stable && broker.transactions().holds_offset(&group.group_id, topic, partition);
     let Some(asked) = group.topics else {
         let mut all: std::collections::BTreeMap<String, Vec<OffsetFetchResponsePartitions>> = Default::default();
         for (topic, partition, offset) in groups.offsets(&group.group_id) {
@@ -357,21 +383,36 @@ fn fetch_group(
     let mut own = Told::default();
     let told = if answered.repeated.contains(&group.group_id) { &mut answered.told } else { &mut own };
     for topic in asked {
-        let name = if by_id { broker.topic_by_id(TopicId(topic.topic_id)).map(|known| known.name.clone()) } else { Some(topic.name.to_string()) };
+        let name = if by_id {
+            broker.topic_by_id(TopicId(topic.topic_id)).map(|known| known.name.clone())
+        } else {
+            Some(topic.name.to_string())
+        };
         let denied = name.as_ref().and_then(|name| asking.check_topic(AclOperation::Describe, name).err());
         let one = |index: &i32| match (&name, u32::try_from(*index)) {
             // Of a topic that is not there nothing was committed, which is no error.
             _ if denied.is_some() => fetched(*index, None, denied.filter(|code| *code != HIDDEN)),
             (None, _) => fetched(*index, None, Some(ErrorCode::UnknownTopicId)),
-            (Some(name), Ok(partition)) if unstable(name, partition) => fetched(*index, None, Some(ErrorCode::UnstableOffsetCommit)),
+            (Some(name), Ok(partition)) if unstable(name, partition) => {
+                fetched(*index, None, Some(ErrorCode::UnstableOffsetCommit))
+            }
             (Some(name), Ok(partition)) => fetched(*index, groups.offset(&group.group_id, name, partition), None),
             _ => fetched(*index, None, None),
         };
         // Of a topic without any nothing is remembered.
-        let number = if topic.partition_indexes.is_empty() { 0 } else { told.topic(&group.group_id, &topic.name, topic.topic_id) };
+        let number = if topic.partition_indexes.is_empty() {
+            0
+        } else {
+            told.topic(&group.group_id, &topic.name, topic.topic_id)
+        };
         let mut fresh = |index: &&i32| told.partitions.insert((number, **index));
         let partitions = topic.partition_indexes.iter().filter(|index| fresh(index)).map(one).collect();
-        answer.topics.push(OffsetFetchResponseTopics { name: topic.name, topic_id: topic.topic_id, partitions, ..Default::default() });
+        answer.topics.push(OffsetFetchResponseTopics {
+            name: topic.name,
+            topic_id: topic.topic_id,
+            partitions,
+            ..Default::default()
+        });
     }
     answer
 }
@@ -399,36 +440,57 @@ fn subscribed(broker: &Broker, group: &str) -> HashSet<String> {
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = OffsetDeleteRequest::decode(reader, context.version)?;
     if let Err(code) = context.asking().check_consumers(AclOperation::Delete, &request.group_id) {
-        return Ok(Outcome::answer(OffsetDeleteResponse { error_code: code.code(), ..OffsetDeleteResponse::default() }));
+        return Ok(Outcome::answer(OffsetDeleteResponse {
+            error_code: code.code(),
+            ..OffsetDeleteResponse::default()
+        }));
     }
     let acting = context.acting("OffsetDelete");
-    let busy = || OffsetDeleteResponse { error_code: ErrorCode::CoordinatorNotAvailable.code(), ..OffsetDeleteResponse::default() };
+    let busy = || OffsetDeleteResponse {
+        error_code: ErrorCode::CoordinatorNotAvailable.code(),
+        ..OffsetDeleteResponse::default()
+    };
     Ok(control(context, busy, move |broker, asking| {
         if let Err(code) = asking.check_consumers(AclOperation::Delete, &request.group_id) {
             return OffsetDeleteResponse { error_code: code.code(), ..OffsetDeleteResponse::default() };
         }
         let denied = super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.name));
         if request.group_id.is_empty() {
-            return OffsetDeleteResponse { error_code: ErrorCode::InvalidGroupId.code(), ..OffsetDeleteResponse::default() };
+            return OffsetDeleteResponse {
+                error_code: ErrorCode::InvalidGroupId.code(),
+                ..OffsetDeleteResponse::default()
+            };
         }
         // Share groups keep no offsets.
         if !broker.groups().exists(&request.group_id) || broker.groups().describe_share(&request.group_id).is_some() {
-            return OffsetDeleteResponse { error_code: ErrorCode::GroupIdNotFound.code(), ..OffsetDeleteResponse::default() };
+            return OffsetDeleteResponse {
+                error_code: ErrorCode::GroupIdNotFound.code(),
+                ..OffsetDeleteResponse::default()
+            };
         }
         // What members say is taken apart once, however many topics are named.
         let said = subscribed(broker, &request.group_id);
         let mut there = Vec::new();
         for topic in request.topics.iter().filter(|topic| !denied.contains_key(&topic.name)) {
             let Some(known) = broker.topic(&topic.name) else { continue };
-            let reads = broker.groups().consumers_read(&request.group_id, &topic.name).unwrap_or_else(|| said.contains(&*topic.name));
-            let partitions = topic.partitions.iter().filter_map(|partition| super::fetch::index(partition.partition_index));
-            there.extend(partitions.filter(|index| known.log(*index).is_some()).map(|index| (&*topic.name, index.0, reads)));
+            let reads = broker
+                .groups()
+                .consumers_read(&request.group_id, &topic.name)
+                .unwrap_or_else(|| said.contains(&*topic.name));
+            let partitions =
+                topic.partitions.iter().filter_map(|partition| super::fetch::index(partition.partition_index));
+            there.extend(
+                partitions.filter(|index| known.log(*index).is_some()).map(|index| (&*topic.name, index.0, reads)),
+            );
         }
         let outcomes: HashMap<(&str, u32), Result<(), ErrorCode>> = there
             .iter()
             .zip(broker.delete_offsets(&request.group_id, &there))
             .map(|((topic, partition, _), deleted)| {
-                ((*topic, *partition), deleted.map_err(|error| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group)))
+                (
+                    (*topic, *partition),
+                    deleted.map_err(|error| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group)),
+                )
             })
             .collect();
         let topics = request.topics.iter().map(|topic| {
@@ -445,7 +507,11 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                     ..OffsetDeleteResponsePartition::default()
                 }
             });
-            OffsetDeleteResponseTopic { name: topic.name.clone(), partitions: partitions.collect(), ..Default::default() }
+            OffsetDeleteResponseTopic {
+                name: topic.name.clone(),
+                partitions: partitions.collect(),
+                ..Default::default()
+            }
         });
         let response = OffsetDeleteResponse { topics: topics.collect(), ..OffsetDeleteResponse::default() };
         for topic in &response.topics {

@@ -46,7 +46,14 @@ pub(crate) fn find_coordinator(reader: &mut Reader, context: &mut Context<'_>) -
         _ => asking.check_cluster(AclOperation::ClusterAction).err(),
     };
     let found = |key: Str| match denied(&key).map(|code| (code, code.name())).or(refusal) {
-        None => Coordinator { key, node_id: node, host: host.as_str().into(), port, error_message: None, ..Default::default() },
+        None => Coordinator {
+            key,
+            node_id: node,
+            host: host.as_str().into(),
+            port,
+            error_message: None,
+            ..Default::default()
+        },
         Some((code, message)) => Coordinator {
             key,
             node_id: -1,
@@ -114,12 +121,19 @@ impl Wait for LeaveWait {
         Some(Box::new(match *done.downcast::<GroupReply>().ok()? {
             Ok(Heard::Left(outcome)) => leave_response(members, outcome, context.version),
             Ok(_) => return None,
-            Err(_) => LeaveGroupResponse { error_code: ErrorCode::CoordinatorNotAvailable.code(), ..LeaveGroupResponse::default() },
+            Err(_) => LeaveGroupResponse {
+                error_code: ErrorCode::CoordinatorNotAvailable.code(),
+                ..LeaveGroupResponse::default()
+            },
         }))
     }
 }
 
-fn leave_response(members: Vec<LeaveMember>, outcome: Result<Vec<Result<(), GroupError>>, GroupError>, version: i16) -> LeaveGroupResponse {
+fn leave_response(
+    members: Vec<LeaveMember>,
+    outcome: Result<Vec<Result<(), GroupError>>, GroupError>,
+    version: i16,
+) -> LeaveGroupResponse {
     let mut response = LeaveGroupResponse::default();
     match outcome {
         // A group that nobody knows has no members: each is told so.
@@ -128,7 +142,8 @@ fn leave_response(members: Vec<LeaveMember>, outcome: Result<Vec<Result<(), Grou
         }
         Err(error) => response.error_code = of_group(error).code(),
         Ok(outcomes) if version >= 3 => {
-            response.members = members.into_iter().zip(outcomes).map(|(member, outcome)| left(member, outcome)).collect();
+            response.members =
+                members.into_iter().zip(outcomes).map(|(member, outcome)| left(member, outcome)).collect();
         }
         Ok(outcomes) => response.error_code = code(outcomes.into_iter().find_map(Result::err)),
     }
@@ -182,7 +197,8 @@ pub(crate) fn join(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
     }
     context.spoken.speak(&request.group_id);
     let session_timeout = request.session_timeout_ms.max(0) as u64;
-    let rebalance_timeout = if context.version == 0 { session_timeout } else { request.rebalance_timeout_ms.max(0) as u64 };
+    let rebalance_timeout =
+        if context.version == 0 { session_timeout } else { request.rebalance_timeout_ms.max(0) as u64 };
     let instance = text(request.group_instance_id);
     let prefix = instance.as_deref().unwrap_or(context.client_id);
     let wish = JoinRequest {
@@ -222,7 +238,11 @@ pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         generation: request.generation_id,
         protocol_type: text(request.protocol_type),
         protocol: text(request.protocol_name),
-        assignments: request.assignments.iter().map(|one| (one.member_id.to_string(), owned(&one.assignment))).collect(),
+        assignments: request
+            .assignments
+            .iter()
+            .map(|one| (one.member_id.to_string(), owned(&one.assignment)))
+            .collect(),
     };
     let submit = move |context: &mut Context<'_>| {
         context.gateway.broker.sync_group(&request.group_id, wish, context.to);
@@ -238,7 +258,10 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     }
     context.spoken.speak(&request.group_id);
     if context.looks_again(&request.group_id) {
-        return Ok(Outcome::answer(HeartbeatResponse { error_code: ErrorCode::NotCoordinator.code(), ..HeartbeatResponse::default() }));
+        return Ok(Outcome::answer(HeartbeatResponse {
+            error_code: ErrorCode::NotCoordinator.code(),
+            ..HeartbeatResponse::default()
+        }));
     }
     let outcome = context.gateway.broker.heartbeat(
         &request.group_id,
@@ -272,7 +295,11 @@ pub(crate) fn leave(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     } else {
         vec![LeaveMember { member_id: request.member_id.to_string(), instance: None }]
     };
-    let submit = move |context: &mut Context<'_>| match context.gateway.broker.leave_group(&request.group_id, &members, context.to) {
+    let submit = move |context: &mut Context<'_>| match context.gateway.broker.leave_group(
+        &request.group_id,
+        &members,
+        context.to,
+    ) {
         GroupTold::Now(Heard::Left(outcome)) => Outcome::answer(leave_response(members, outcome, context.version)),
         GroupTold::Now(_) => Outcome::Close(ErrorCode::UnknownServerError),
         GroupTold::Later => Outcome::Wait(Box::new(LeaveWait(members))),

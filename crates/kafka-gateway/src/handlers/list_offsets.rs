@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use broker::{AclOperation, Broker, Cause, Log, Reply};
 use kafka_wire::list_offsets::{
-    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader};
 use types::ConnectionId;
@@ -63,10 +64,12 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         return Ok(Outcome::answer(response));
     }
     let abandoned = context.gone.cloned().unwrap_or_default();
-    let (wait, mut searches, mut room) = (SearchWait { abandoned: Arc::clone(&abandoned) }, searches.into_iter(), context.room.cloned());
+    let (wait, mut searches, mut room) =
+        (SearchWait { abandoned: Arc::clone(&abandoned) }, searches.into_iter(), context.room.cloned());
     // One at a time: each may have to read and unpack a batch, and others have their turns in between.
     let work = Box::new(move |broker: &Arc<Broker>| {
-        if let Some((topic, partition, log, timestamp)) = searches.next().filter(|_| !abandoned.load(Ordering::Relaxed)) {
+        if let Some((topic, partition, log, timestamp)) = searches.next().filter(|_| !abandoned.load(Ordering::Relaxed))
+        {
             search(broker, &log, timestamp, committed_only, &mut response.topics[topic].partitions[partition]);
             return None;
         }
@@ -77,7 +80,11 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     });
     // The broker ends.
     let unanswered = Outcome::Close(ErrorCode::CoordinatorNotAvailable);
-    Ok(if context.gateway.broker.unpack(context.peer.ip(), context.to, work) { Outcome::Wait(Box::new(wait)) } else { unanswered })
+    Ok(if context.gateway.broker.unpack(context.peer.ip(), context.to, work) {
+        Outcome::Wait(Box::new(wait))
+    } else {
+        unanswered
+    })
 }
 
 /// Offsets by time are being searched for. A connection has one such search at a time.
@@ -150,9 +157,16 @@ fn look_up(
     (answer, None)
 }
 
-fn search(broker: &Broker, log: &Arc<Log>, timestamp: i64, committed_only: bool, answer: &mut ListOffsetsPartitionResponse) {
+fn search(
+    broker: &Broker,
+    log: &Arc<Log>,
+    timestamp: i64,
+    committed_only: bool,
+    answer: &mut ListOffsetsPartitionResponse,
+) {
     let journal = broker.journal_of(log.id());
-    let found = if timestamp == MAX_TIMESTAMP { journal.max_timestamp(log) } else { journal.find_by_time(log, timestamp) };
+    let found =
+        if timestamp == MAX_TIMESTAMP { journal.max_timestamp(log) } else { journal.find_by_time(log, timestamp) };
     match found {
         Ok(Some((offset, found))) if timestamp == MAX_TIMESTAMP || offset < visible_end(log, committed_only) => {
             answer.offset = offset.0 as i64;

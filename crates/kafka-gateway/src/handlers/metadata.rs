@@ -6,7 +6,8 @@ use std::sync::Arc;
 use broker::{AclOperation, AclResource, Broker, CLUSTER, CreateTopic, Topic, check_topic_name};
 use hashbrown::{HashMap, HashSet};
 use kafka_wire::metadata::{
-    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
+    MetadataResponseTopic,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
@@ -64,7 +65,11 @@ fn leave(asking: &Asking<'_>, operations: bool, name: &str) -> Leave {
 
 /// What may be done with the cluster, if that is asked for, and may be known.
 pub(super) fn cluster_operations(asking: &Asking<'_>, asked: bool) -> i32 {
-    if asked && asking.quietly().check_cluster(AclOperation::Describe).is_err() { 0 } else { asking.operations(asked, AclResource::Cluster, CLUSTER) }
+    if asked && asking.quietly().check_cluster(AclOperation::Describe).is_err() {
+        0
+    } else {
+        asking.operations(asked, AclResource::Cluster, CLUSTER)
+    }
 }
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -89,7 +94,11 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     };
     let asked_for = request.topics.as_deref().unwrap_or_default();
     // What is not there is looked for, too.
-    if context.is_long(if all { broker.partition_count() } else { asked_for.iter().map(|topic| partitions_of(topic).max(1)).sum() }) {
+    if context.is_long(if all {
+        broker.partition_count()
+    } else {
+        asked_for.iter().map(|topic| partitions_of(topic).max(1)).sum()
+    }) {
         return Ok(Outcome::Long);
     }
     if all {
@@ -101,7 +110,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         let topics = broker.topics();
         return Ok(Outcome::answer(frame.response(gateway, topics.iter().filter_map(seen))));
     }
-    let may_create = (context.version < 4 || request.allow_auto_topic_creation) && broker.live_settings().bool("auto.create.topics.enable");
+    let may_create = (context.version < 4 || request.allow_auto_topic_creation)
+        && broker.live_settings().bool("auto.create.topics.enable");
     let asked = asked(broker, &asking, request.topics.unwrap_or_default(), operations);
     let (missing, uncreated) = if may_create { missing(broker, &asking, &asked) } else { Default::default() };
     if missing.is_empty() {
@@ -113,7 +123,10 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         return Ok(Outcome::answer(frame.response(gateway, topics)));
     }
     let missing = missing.into_iter().map(|topic| topic.name.as_str().into()).collect();
-    let refused = Refused { names: uncreated.into_iter().map(|name| (name, ErrorCode::TopicAuthorizationFailed)).collect(), others: None };
+    let refused = Refused {
+        names: uncreated.into_iter().map(|name| (name, ErrorCode::TopicAuthorizationFailed)).collect(),
+        others: None,
+    };
     let wanted = Wanted { frame, asked: asked.into_iter().map(|(one, _)| one).collect(), operations };
     Ok(Outcome::Resume(Box::new(move |context| create(wanted, missing, refused, context))))
 }
@@ -158,7 +171,8 @@ fn create(wanted: Wanted, missing: Vec<Str>, mut refused: Refused, context: &mut
         mutations.admit(|| each);
     }
     let (wanted, client) = (Arc::new(wanted), Arc::new(context.asking().client()));
-    let (address, to, owner, room) = (context.peer.ip(), context.to, context.job_owner_for_all(), context.room.cloned());
+    let (address, to, owner, room) =
+        (context.peer.ip(), context.to, context.job_owner_for_all(), context.room.cloned());
     let answer = {
         let (own, wanted, client) = (Arc::clone(gateway), Arc::clone(&wanted), Arc::clone(&client));
         move |refused: &Refused| -> JobBody { Box::new(wanted.response(&own, &client, refused)) }
@@ -199,16 +213,27 @@ fn create(wanted: Wanted, missing: Vec<Str>, mut refused: Refused, context: &mut
         return Outcome::Answer(answer(&busy));
     }
     // Unless the broker ends.
-    if later(&gateway.broker, busy) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::Close(ErrorCode::CoordinatorNotAvailable) }
+    if later(&gateway.broker, busy) {
+        Outcome::Wait(Box::new(JobWait))
+    } else {
+        Outcome::Close(ErrorCode::CoordinatorNotAvailable)
+    }
 }
 
 /// Creates what is still missing; why some of it was not.
 fn create_missing(broker: &Broker, asking: &Asking<'_>, names: Vec<Str>, operations: bool) -> HashMap<Str, ErrorCode> {
     // It may be there by now, and somebody's.
-    let asked: Vec<(Asked, Leave)> = names.into_iter().map(|name| (leave(asking, operations, &name), name)).map(|(leave, name)| (Asked::Name(name), leave)).collect();
+    let asked: Vec<(Asked, Leave)> = names
+        .into_iter()
+        .map(|name| (leave(asking, operations, &name), name))
+        .map(|(leave, name)| (Asked::Name(name), leave))
+        .collect();
     let (missing, denied) = missing(broker, asking, &asked);
     let names: Vec<Str> = missing.iter().map(|topic| topic.name.as_str().into()).collect();
-    let failed = names.into_iter().zip(broker.create_topics(missing)).filter_map(|(name, outcome)| Some((name, of_create(&outcome.err()?))));
+    let failed = names
+        .into_iter()
+        .zip(broker.create_topics(missing))
+        .filter_map(|(name, outcome)| Some((name, of_create(&outcome.err()?))));
     failed.chain(denied.into_iter().map(|name| (name, ErrorCode::TopicAuthorizationFailed))).collect()
 }
 
@@ -216,12 +241,19 @@ fn create_missing(broker: &Broker, asking: &Asking<'_>, names: Vec<Str>, operati
 fn leave_for(broker: &Broker, asking: &Asking<'_>, asked: &Asked, operations: bool) -> Leave {
     match asked {
         Asked::Name(name) => leave(asking, operations, name),
-        Asked::Id(id) => broker.topic_by_id(TopicId(*id)).map_or(Leave::Seen(NO_OPERATIONS), |topic| leave(asking, operations, &topic.name)),
+        Asked::Id(id) => broker
+            .topic_by_id(TopicId(*id))
+            .map_or(Leave::Seen(NO_OPERATIONS), |topic| leave(asking, operations, &topic.name)),
     }
 }
 
 /// What is asked for, each once however often it is named, and what may be said of it.
-fn asked(broker: &Broker, asking: &Asking<'_>, topics: Vec<MetadataRequestTopic>, operations: bool) -> Vec<(Asked, Leave)> {
+fn asked(
+    broker: &Broker,
+    asking: &Asking<'_>,
+    topics: Vec<MetadataRequestTopic>,
+    operations: bool,
+) -> Vec<(Asked, Leave)> {
     let one = |topic: MetadataRequestTopic| match topic.name {
         Some(name) if topic.topic_id.is_nil() => Asked::Name(name),
         _ => Asked::Id(topic.topic_id),
@@ -236,11 +268,19 @@ fn missing(broker: &Broker, asking: &Asking<'_>, asked: &[(Asked, Leave)]) -> (V
     let (mut wishes, mut denied) = (Vec::new(), HashSet::new());
     for (asked, leave) in asked {
         let Asked::Name(name) = asked else { continue };
-        if matches!(leave, Leave::Hidden | Leave::Absent) || broker.topic(name).is_some() || check_topic_name(name).is_err() {
+        if matches!(leave, Leave::Hidden | Leave::Absent)
+            || broker.topic(name).is_some()
+            || check_topic_name(name).is_err()
+        {
             continue;
         }
         if all || asking.check_topic(AclOperation::Create, name).is_ok() {
-            wishes.push(CreateTopic { name: name.to_string(), partitions: -1, replication: -1, overrides: Default::default() });
+            wishes.push(CreateTopic {
+                name: name.to_string(),
+                partitions: -1,
+                replication: -1,
+                overrides: Default::default(),
+            });
         } else {
             denied.insert(name.clone());
         }
@@ -272,7 +312,11 @@ fn look_up(broker: &Broker, (asked, leave): &(Asked, Leave), instead: Option<Err
         Asked::Name(name) => {
             let unknown = instead.unwrap_or(ErrorCode::UnknownTopicOrPartition);
             let code = if check_topic_name(name).is_err() { ErrorCode::InvalidTopicException } else { unknown };
-            MetadataResponseTopic { error_code: code.code(), name: Some(name.clone()), ..MetadataResponseTopic::default() }
+            MetadataResponseTopic {
+                error_code: code.code(),
+                name: Some(name.clone()),
+                ..MetadataResponseTopic::default()
+            }
         }
         Asked::Id(id) => MetadataResponseTopic {
             error_code: ErrorCode::UnknownTopicId.code(),
@@ -304,7 +348,11 @@ fn describe(broker: &Broker, topic: &Topic, operations: i32) -> MetadataResponse
 
 impl Frame {
     /// Topics for which there is no room have no leader: clients ask again for those.
-    fn response(&self, gateway: &Gateway, topics: impl Iterator<Item = MetadataResponseTopic>) -> Written<MetadataResponse> {
+    fn response(
+        &self,
+        gateway: &Gateway,
+        topics: impl Iterator<Item = MetadataResponseTopic>,
+    ) -> Written<MetadataResponse> {
         let broker = &gateway.broker;
         let (mut room, mut parts) = (AnswerRoom::for_all(gateway), Parts::counted(&gateway.pinned));
         for mut topic in topics {

@@ -5,8 +5,8 @@
 
 mod acls;
 mod api_versions;
-mod cluster;
 mod broker_configs;
+mod cluster;
 mod configs;
 mod consumer_groups;
 mod features;
@@ -149,7 +149,11 @@ fn control<B: Body + 'static>(
         let body: JobBody = Box::new(client.ask(broker, |asking| work(broker, asking)));
         Box::new(body) as Box<dyn std::any::Any + Send>
     });
-    if context.gateway.broker.control(context.to, context.job_owner_for_all(), job) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::answer(busy()) }
+    if context.gateway.broker.control(context.to, context.job_owner_for_all(), job) {
+        Outcome::Wait(Box::new(JobWait))
+    } else {
+        Outcome::answer(busy())
+    }
 }
 
 /// As [`control`], for a request of many entries: `turn` does a part of it each time it is called, and has the response after the last one.
@@ -165,14 +169,21 @@ fn control_in_turns<B: Body + 'static>(
         let body: JobBody = Box::new(client.ask(broker, &mut turn)?);
         Some(Box::new(body) as Box<dyn std::any::Any + Send>)
     });
-    if context.gateway.broker.control_in_turns(context.to, context.job_owner_for_all(), turns) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::answer(busy()) }
+    if context.gateway.broker.control_in_turns(context.to, context.job_owner_for_all(), turns) {
+        Outcome::Wait(Box::new(JobWait))
+    } else {
+        Outcome::answer(busy())
+    }
 }
 
 /// The code of a part of an answer for which there is no room ([`crate::answer_room::AnswerRoom`]): clients ask for it again.
 const NO_ROOM: ErrorCode = ErrorCode::CoordinatorLoadInProgress;
 
 /// The items of a request by name, each once, and whether it was there more than once.
-fn once<'a, T, K: std::hash::Hash + Eq + ?Sized + 'a>(items: &'a [T], key: impl Fn(&'a T) -> &'a K) -> impl Iterator<Item = (&'a T, bool)> {
+fn once<'a, T, K: std::hash::Hash + Eq + ?Sized + 'a>(
+    items: &'a [T],
+    key: impl Fn(&'a T) -> &'a K,
+) -> impl Iterator<Item = (&'a T, bool)> {
     let mut counts: hashbrown::HashMap<&K, usize> = hashbrown::HashMap::with_capacity(items.len());
     let mut firsts = Vec::with_capacity(items.len());
     for item in items {

@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use broker::{AclOperation, Broker, Log, PartitionsError, Topic};
 use hashbrown::HashMap;
-use kafka_wire::create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic, CreatePartitionsTopicResult};
+use kafka_wire::create_partitions::{
+    CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic, CreatePartitionsTopicResult,
+};
 use kafka_wire::delete_records::{
-    DeleteRecordsPartition, DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
+    DeleteRecordsPartition, DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
 };
 use kafka_wire::offset_for_leader_epoch::{
-    EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition, OffsetForLeaderTopicResult,
+    EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::{LogId, Offset, Term};
@@ -41,13 +45,19 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         let mut mutations = Mutations::new(context, CREATES_STRICTLY_SINCE);
         // What will be refused anyway takes nothing.
         let cost = |topic: &CreatePartitionsTopic| match broker.check_partitions(&topic.name, topic.count) {
-            Ok(known) if asking.check_topic(AclOperation::Alter, &topic.name).is_ok() => (topic.count as usize).saturating_sub(known.logs().len()),
+            Ok(known) if asking.check_topic(AclOperation::Alter, &topic.name).is_ok() => {
+                (topic.count as usize).saturating_sub(known.logs().len())
+            }
             _ => 0,
         };
         request.topics.retain(|topic| {
             let admitted = mutations.admit(|| cost(topic));
             if !admitted {
-                refused.push(result(topic.name.clone(), Some(ErrorCode::ThrottlingQuotaExceeded), Some(EXCEEDED.to_string())));
+                refused.push(result(
+                    topic.name.clone(),
+                    Some(ErrorCode::ThrottlingQuotaExceeded),
+                    Some(EXCEEDED.to_string()),
+                ));
             }
             admitted
         });
@@ -71,19 +81,28 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                     return Err((code, "Topic authorization failed.".to_owned()));
                 }
                 let known = broker.topic(&topic.name).filter(|_| leave.is_ok());
-                check_assignments(broker, known.as_deref(), topic).map_err(|message| (ErrorCode::InvalidReplicaAssignment, message.to_owned()))?;
-                leave.map_err(|_| (of_partitions(&PartitionsError::UnknownTopic), PartitionsError::UnknownTopic.to_string()))
+                check_assignments(broker, known.as_deref(), topic)
+                    .map_err(|message| (ErrorCode::InvalidReplicaAssignment, message.to_owned()))?;
+                leave.map_err(|_| {
+                    (of_partitions(&PartitionsError::UnknownTopic), PartitionsError::UnknownTopic.to_string())
+                })
             };
             let checked: Vec<(&CreatePartitionsTopic, Checked)> =
                 super::once(&request.topics, |topic| &topic.name).map(|one| (one.0, check(one))).collect();
-            let wishes: Vec<(&str, i32)> = checked.iter().filter(|(_, checked)| checked.is_ok()).map(|(topic, _)| (&*topic.name, topic.count)).collect();
+            let wishes: Vec<(&str, i32)> = checked
+                .iter()
+                .filter(|(_, checked)| checked.is_ok())
+                .map(|(topic, _)| (&*topic.name, topic.count))
+                .collect();
             let mut outcomes = match request.validate_only {
                 true => wishes.iter().map(|(name, count)| broker.check_partitions(name, *count).map(drop)).collect(),
                 false => broker.add_partitions_to(&wishes),
             }
             .into_iter();
             let told = |(topic, checked): (&CreatePartitionsTopic, Checked)| {
-                let outcome = checked.and_then(|()| outcomes.next().unwrap_or(Ok(())).map_err(|error| (of_partitions(&error), error.to_string())));
+                let outcome = checked.and_then(|()| {
+                    outcomes.next().unwrap_or(Ok(())).map_err(|error| (of_partitions(&error), error.to_string()))
+                });
                 let (code, message) = outcome.err().unzip();
                 result(topic.name.clone(), code, message)
             };
@@ -97,7 +116,11 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
 }
 
 /// Refuses replicas that one node cannot hold, and lists that do not fit the increase.
-fn check_assignments(broker: &Broker, known: Option<&Topic>, topic: &CreatePartitionsTopic) -> Result<(), &'static str> {
+fn check_assignments(
+    broker: &Broker,
+    known: Option<&Topic>,
+    topic: &CreatePartitionsTopic,
+) -> Result<(), &'static str> {
     let Some(assignments) = &topic.assignments else { return Ok(()) };
     let have = known.map_or(0, |known| known.logs().len());
     if topic.count > have as i32 && assignments.len() != topic.count as usize - have {
@@ -139,11 +162,16 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
     let acting = context.acting("DeleteRecords");
     let run = move |on: Option<(&Arc<Broker>, &Asking<'_>)>| {
         let broker = on.map(|(broker, _)| broker);
-        let denied = on.map(|(_, asking)| super::denied_topics(asking, AclOperation::Delete, request.topics.iter().map(|topic| &topic.name)));
+        let denied = on.map(|(_, asking)| {
+            super::denied_topics(asking, AclOperation::Delete, request.topics.iter().map(|topic| &topic.name))
+        });
         let denied = |topic: &Str| denied.as_ref().and_then(|denied| denied.get(topic).copied());
         let starts = request.topics.iter().map(|topic| {
             let known = broker.and_then(|broker| broker.topic(&topic.name));
-            let queue = broker.zip(known.as_ref()).and_then(|(broker, known)| broker.queue_on(known)).is_some_and(|queue| !queue.is_attached() && !queue.is_stream());
+            let queue = broker
+                .zip(known.as_ref())
+                .and_then(|(broker, known)| broker.queue_on(known))
+                .is_some_and(|queue| !queue.is_attached() && !queue.is_stream());
             let refused = queue || known.as_ref().is_some_and(|known| known.config().compacted_only);
             let start = |partition: &DeleteRecordsPartition| {
                 let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
@@ -160,7 +188,8 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
         let failed = broker.map(|broker| delete_before(broker, starts.iter().flatten().flatten())).unwrap_or_default();
         let topics = request.topics.iter().zip(starts).map(|(topic, starts)| {
             let partitions = topic.partitions.iter().zip(starts).map(|(partition, start)| {
-                let outcome = start.and_then(|(log, _)| failed.get(&log.id()).map_or(Ok(log.start().0 as i64), |code| Err(*code)));
+                let outcome = start
+                    .and_then(|(log, _)| failed.get(&log.id()).map_or(Ok(log.start().0 as i64), |code| Err(*code)));
                 DeleteRecordsPartitionResult {
                     partition_index: partition.partition_index,
                     low_watermark: *outcome.as_ref().unwrap_or(&-1),
@@ -168,18 +197,29 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
                     ..DeleteRecordsPartitionResult::default()
                 }
             });
-            DeleteRecordsTopicResult { name: topic.name.clone(), partitions: partitions.collect(), ..Default::default() }
+            DeleteRecordsTopicResult {
+                name: topic.name.clone(),
+                partitions: partitions.collect(),
+                ..Default::default()
+            }
         });
         DeleteRecordsResponse { topics: topics.collect(), ..DeleteRecordsResponse::default() }
     };
     let busy = run.clone();
-    Ok(control(context, move || busy(None), move |broker, asking| {
-        let response = run(Some((broker, asking)));
-        for topic in &response.topics {
-            topic.partitions.iter().for_each(|one| acting.note(&format!("{}-{}", topic.name, one.partition_index), one.error_code));
-        }
-        response
-    }))
+    Ok(control(
+        context,
+        move || busy(None),
+        move |broker, asking| {
+            let response = run(Some((broker, asking)));
+            for topic in &response.topics {
+                topic
+                    .partitions
+                    .iter()
+                    .for_each(|one| acting.note(&format!("{}-{}", topic.name, one.partition_index), one.error_code));
+            }
+            response
+        },
+    ))
 }
 
 pub(crate) fn offset_for_leader_epoch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -189,10 +229,15 @@ pub(crate) fn offset_for_leader_epoch(reader: &mut Reader, context: &mut Context
     let topics = request.topics.into_iter().map(|topic| {
         let known = broker.topic(&topic.topic);
         let (operation, name) = (AclOperation::Describe, &topic.topic);
-        let denied = if by_broker { asking.check_queue(operation, name) } else { asking.check_topic(operation, name) }.err();
+        let denied =
+            if by_broker { asking.check_queue(operation, name) } else { asking.check_topic(operation, name) }.err();
         let partitions = topic.partitions.iter().map(|asked| {
             if let Some(code) = denied {
-                return EpochEndOffset { partition: asked.partition, error_code: code.code(), ..EpochEndOffset::default() };
+                return EpochEndOffset {
+                    partition: asked.partition,
+                    error_code: code.code(),
+                    ..EpochEndOffset::default()
+                };
             }
             let log = known.as_ref().and_then(|known| known.log(super::fetch::index(asked.partition)?));
             end_of_epoch(asked, log.as_deref())

@@ -12,8 +12,8 @@ use broker::append::{Append, AppendError, AppendItem};
 use broker::{AclOperation, Admission, Broker, Cause, Limit, LimitKind, QueueFull, Reply, ReplyTo};
 use delivery::{Claim, ProducerEpoch, TransactionError, Version};
 use kafka_wire::produce::{
-    BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceRequest, ProduceResponse,
-    TopicProduceData, TopicProduceResponse,
+    BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData,
+    TopicProduceResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records, Str};
 use record::{BatchHeader, Compression};
@@ -133,8 +133,13 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
 fn check_transaction(request: &ProduceRequest, context: &Context<'_>) -> Option<ErrorCode> {
     let id = request.transactional_id.as_deref()?;
     let code = context.asking().check_transaction(AclOperation::Write, id).err()?;
-    let mut records = request.topic_data.iter().flat_map(|topic| &topic.partition_data).filter_map(|partition| partition.records.as_ref());
-    let transactional = |records: &Records| BatchHeader::parse(&records.to_bytes()).is_ok_and(|header| header.transactional());
+    let mut records = request
+        .topic_data
+        .iter()
+        .flat_map(|topic| &topic.partition_data)
+        .filter_map(|partition| partition.records.as_ref());
+    let transactional =
+        |records: &Records| BatchHeader::parse(&records.to_bytes()).is_ok_and(|header| header.transactional());
     records.any(transactional).then_some(code)
 }
 
@@ -163,7 +168,11 @@ impl ProduceWait {
         let unknown = if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
         let whole = whole.or_else(|| {
             let name = if by_id { topic.as_ref()?.name.as_str() } else { &*data.name };
-            context.asking().check_found(AclOperation::Write, name, topic.as_deref()).err().map(|code| if code == HIDDEN { unknown } else { code })
+            context
+                .asking()
+                .check_found(AclOperation::Write, name, topic.as_deref())
+                .err()
+                .map(|code| if code == HIDDEN { unknown } else { code })
         });
         let at = self.response.responses.len();
         self.response.responses.push(TopicProduceResponse {
@@ -197,7 +206,9 @@ impl ProduceWait {
                 log.prefetch();
             }
             let place = (at, self.response.responses[at].partition_responses.len());
-            self.response.responses[at].partition_responses.push(PartitionProduceResponse { index, ..PartitionProduceResponse::default() });
+            self.response.responses[at]
+                .partition_responses
+                .push(PartitionProduceResponse { index, ..PartitionProduceResponse::default() });
             let topic = match (&whole, &topic) {
                 (None, Some(topic)) => topic,
                 (code, _) => {
@@ -206,7 +217,8 @@ impl ProduceWait {
                 }
             };
             let bytes = partition.records.as_ref().map(Records::to_bytes).unwrap_or_default();
-            let checked = if self.deferred.is_empty() { check(topic, index, &bytes, context.version, effort) } else { Ok(None) };
+            let checked =
+                if self.deferred.is_empty() { check(topic, index, &bytes, context.version, effort) } else { Ok(None) };
             match checked {
                 Ok(Some(checked)) => self.take_batch(broker, place, topic, checked, items),
                 Ok(None) => self.deferred.push(Deferred { place, topic: topic.clone(), index, bytes }),
@@ -225,7 +237,14 @@ impl ProduceWait {
 
 impl ProduceWait {
     /// A batch is as it should be: it is appended, unless its queue is full.
-    fn take_batch(&mut self, broker: &Arc<Broker>, place: Place, topic: &Target, checked: Checked, items: &mut [Vec<AppendItem>]) {
+    fn take_batch(
+        &mut self,
+        broker: &Arc<Broker>,
+        place: Place,
+        topic: &Target,
+        checked: Checked,
+        items: &mut [Vec<AppendItem>],
+    ) {
         if topic.bounded
             && let Err(refusal) = check_room(broker, &mut self.admitted, &checked)
         {
@@ -256,7 +275,13 @@ impl ProduceWait {
     }
 
     /// Hands to the journals what is to be appended.
-    fn append(&mut self, mut items: ByJournal<Vec<AppendItem>>, transactional_id: Option<&str>, acknowledge: bool, context: &mut Context<'_>) {
+    fn append(
+        &mut self,
+        mut items: ByJournal<Vec<AppendItem>>,
+        transactional_id: Option<&str>,
+        acknowledge: bool,
+        context: &mut Context<'_>,
+    ) {
         if self.transactional {
             self.enter_transaction(transactional_id, context, &mut items);
         }
@@ -288,7 +313,12 @@ impl ProduceWait {
     }
 
     /// Goes on with what came of batches that another thread has looked into.
-    fn take_unpacked(&mut self, held: Held, unpacked: Vec<Unpacked>, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+    fn take_unpacked(
+        &mut self,
+        held: Held,
+        unpacked: Vec<Unpacked>,
+        context: &mut Context<'_>,
+    ) -> Option<Box<dyn Body>> {
         let Held { mut items, transactional_id, acknowledge, .. } = held;
         let broker = Arc::clone(&context.gateway.broker);
         for Unpacked { place, topic, outcome } in unpacked {
@@ -319,7 +349,11 @@ impl ProduceWait {
             Some(_) if all().any(|(_, other)| other != producer) => Err(ErrorCode::InvalidProducerIdMapping),
             Some(id) => {
                 let logs: Vec<LogId> = all().map(|(log, _)| log).collect();
-                context.gateway.broker.write_in_transaction(Claim { id, producer }, logs, version).map_err(|error| of_write(error, context.version))
+                context
+                    .gateway
+                    .broker
+                    .write_in_transaction(Claim { id, producer }, logs, version)
+                    .map_err(|error| of_write(error, context.version))
             }
         };
         for (items, places) in items.iter_mut().zip(&mut self.parts) {
@@ -354,7 +388,9 @@ impl ProduceWait {
 /// Log and producer of a batch that is part of a transaction.
 fn in_transaction(item: &AppendItem) -> Option<(LogId, ProducerEpoch)> {
     match item {
-        AppendItem::Batch { log, header, .. } if header.transactional() => Some((log.id(), (header.producer_id, header.producer_epoch))),
+        AppendItem::Batch { log, header, .. } if header.transactional() => {
+            Some((log.id(), (header.producer_id, header.producer_epoch)))
+        }
         _ => None,
     }
 }
@@ -403,7 +439,12 @@ fn check_room(broker: &Arc<Broker>, admitted: &mut Vec<Admission>, checked: &Che
         }
         Err(QueueFull) => {
             let message = Some("The queue is full".to_owned());
-            Err(Refusal { code: ErrorCode::PolicyViolation, message, log_start: log.start().0 as i64, records: Vec::new() })
+            Err(Refusal {
+                code: ErrorCode::PolicyViolation,
+                message,
+                log_start: log.start().0 as i64,
+                records: Vec::new(),
+            })
         }
     }
 }
@@ -441,7 +482,12 @@ impl Wait for ProduceWait {
                     answer.log_start_offset = appended.log_start.0 as i64;
                 }
                 Err(error) => {
-                    let of_sequence = matches!(error, AppendError::OutOfOrderSequence | AppendError::InvalidProducerEpoch | AppendError::NotInTransaction);
+                    let of_sequence = matches!(
+                        error,
+                        AppendError::OutOfOrderSequence
+                            | AppendError::InvalidProducerEpoch
+                            | AppendError::NotInTransaction
+                    );
                     let log_start = if of_sequence { answer.log_start_offset } else { -1 };
                     refuse(answer, &Refusal { message: Some(error.to_string()), log_start, ..of_append(error).into() });
                 }
@@ -454,4 +500,3 @@ impl Wait for ProduceWait {
         (self.open == 0).then(|| Box::new(std::mem::take(&mut self.response)) as Box<dyn Body>)
     }
 }
-

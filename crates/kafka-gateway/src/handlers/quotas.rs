@@ -6,7 +6,8 @@ use kafka_wire::alter_client_quotas::{
     AlterClientQuotasRequest, AlterClientQuotasResponse, AlterOutcome, AlteredEntity, AlteredEntry, OutcomeEntity,
 };
 use kafka_wire::describe_client_quotas::{
-    ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse, DescribedEntity, DescribedEntry, ValueData,
+    ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse, DescribedEntity, DescribedEntry,
+    ValueData,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
@@ -52,7 +53,10 @@ fn filter(request: &DescribeClientQuotasRequest) -> Result<QuotaFilter, (ErrorCo
     for asked in &request.components {
         let (kind, wanted) = component(asked)?;
         if components.iter().any(|(known, _)| *known == kind) {
-            return Err((ErrorCode::InvalidRequest, format!("Entity type {kind} cannot appear more than once in the filter")));
+            return Err((
+                ErrorCode::InvalidRequest,
+                format!("Entity type {kind} cannot appear more than once in the filter"),
+            ));
         }
         components.push((kind, wanted));
     }
@@ -69,8 +73,16 @@ fn described(entity: &QuotaEntity, values: &broker::QuotaValues) -> DescribedEnt
         entity_name: name.map(Into::into),
         ..Default::default()
     };
-    let value = |(key, value): (&broker::QuotaKey, &f64)| ValueData { key: Str::from_static(key.name()), value: *value, ..Default::default() };
-    DescribedEntry { entity: entity.parts().map(part).collect(), values: values.iter().map(value).collect(), ..Default::default() }
+    let value = |(key, value): (&broker::QuotaKey, &f64)| ValueData {
+        key: Str::from_static(key.name()),
+        value: *value,
+        ..Default::default()
+    };
+    DescribedEntry {
+        entity: entity.parts().map(part).collect(),
+        values: values.iter().map(value).collect(),
+        ..Default::default()
+    }
 }
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -95,7 +107,8 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
 }
 
 fn change(entry: &AlteredEntry) -> Result<QuotaChange, InvalidQuota> {
-    let part = |part: &'_ AlteredEntity| (part.entity_type.to_string(), part.entity_name.as_ref().map(ToString::to_string));
+    let part =
+        |part: &'_ AlteredEntity| (part.entity_type.to_string(), part.entity_name.as_ref().map(ToString::to_string));
     let parts: Vec<(String, Option<String>)> = entry.entity.iter().map(part).collect();
     let entity = QuotaEntity::of(parts.iter().map(|(kind, name)| (kind.as_str(), name.as_deref())))?;
     QuotaChange::of(entity, entry.ops.iter().map(|op| (&*op.key, (!op.remove).then_some(op.value))))
@@ -108,7 +121,12 @@ fn outcome(entry: &AlteredEntry, error: Option<(ErrorCode, String)>) -> AlterOut
         entity_name: part.entity_name.clone(),
         ..Default::default()
     };
-    AlterOutcome { error_code: code, error_message: message, entity: entry.entity.iter().map(part).collect(), ..Default::default() }
+    AlterOutcome {
+        error_code: code,
+        error_message: message,
+        entity: entry.entity.iter().map(part).collect(),
+        ..Default::default()
+    }
 }
 
 fn all(entries: &[AlteredEntry], code: ErrorCode, message: &Str) -> AlterClientQuotasResponse {
@@ -135,14 +153,17 @@ fn alter_all(broker: &Broker, entries: &[AlteredEntry], validate_only: bool) -> 
     let mut made = if validate_only { Vec::new() } else { make(broker, &good) }.into_iter();
     let of = |(entry, change): (&AlteredEntry, Result<QuotaChange, InvalidQuota>)| {
         let done = change.map_err(AlterQuotaError::Invalid).and_then(|_| made.next().unwrap_or(Ok(())));
-        outcome(entry, done.err().map(|error| {
-            let code = match &error {
-                AlterQuotaError::Invalid(_) => ErrorCode::InvalidRequest,
-                AlterQuotaError::Full => ErrorCode::PolicyViolation,
-                AlterQuotaError::Append(_) => ErrorCode::KafkaStorageError,
-            };
-            (code, error.to_string())
-        }))
+        outcome(
+            entry,
+            done.err().map(|error| {
+                let code = match &error {
+                    AlterQuotaError::Invalid(_) => ErrorCode::InvalidRequest,
+                    AlterQuotaError::Full => ErrorCode::PolicyViolation,
+                    AlterQuotaError::Append(_) => ErrorCode::KafkaStorageError,
+                };
+                (code, error.to_string())
+            }),
+        )
     };
     entries.iter().zip(changes).map(of).collect()
 }
@@ -152,21 +173,27 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     if let Some(why) = refusal(&context.asking(), AclOperation::AlterConfigs) {
         return Ok(Outcome::answer(all(&request.entries, ErrorCode::ClusterAuthorizationFailed, &why)));
     }
-    let (busy, acting) = (all(&request.entries, ErrorCode::RequestTimedOut, &BUSY), context.acting("AlterClientQuotas"));
-    Ok(control(context, || busy, move |broker, asking| {
-        if let Some(why) = refusal(asking, AclOperation::AlterConfigs) {
-            return all(&request.entries, ErrorCode::ClusterAuthorizationFailed, &why);
-        }
-        let entries = alter_all(broker, &request.entries, request.validate_only);
-        if !request.validate_only {
-            entries.iter().for_each(|one| acting.note(&shown(&one.entity), one.error_code));
-        }
-        AlterClientQuotasResponse { entries, ..Default::default() }
-    }))
+    let (busy, acting) =
+        (all(&request.entries, ErrorCode::RequestTimedOut, &BUSY), context.acting("AlterClientQuotas"));
+    Ok(control(
+        context,
+        || busy,
+        move |broker, asking| {
+            if let Some(why) = refusal(asking, AclOperation::AlterConfigs) {
+                return all(&request.entries, ErrorCode::ClusterAuthorizationFailed, &why);
+            }
+            let entries = alter_all(broker, &request.entries, request.validate_only);
+            if !request.validate_only {
+                entries.iter().for_each(|one| acting.note(&shown(&one.entity), one.error_code));
+            }
+            AlterClientQuotasResponse { entries, ..Default::default() }
+        },
+    ))
 }
 
 /// For the audit log.
 fn shown(entity: &[OutcomeEntity]) -> String {
-    let part = |part: &OutcomeEntity| format!("{} {}", part.entity_type, part.entity_name.as_deref().unwrap_or("<default>"));
+    let part =
+        |part: &OutcomeEntity| format!("{} {}", part.entity_type, part.entity_name.as_deref().unwrap_or("<default>"));
     entity.iter().map(part).collect::<Vec<_>>().join(", ")
 }

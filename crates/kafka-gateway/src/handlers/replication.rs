@@ -3,11 +3,12 @@
 
 use broker::{AclOperation, Topic};
 use kafka_wire::alter_partition_reassignments::{
-    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ReassignablePartition, ReassignablePartitionResponse,
-    ReassignableTopicResponse,
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ReassignablePartition,
+    ReassignablePartitionResponse, ReassignableTopicResponse,
 };
 use kafka_wire::alter_replica_log_dirs::{
-    AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult, AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
 };
 use kafka_wire::describe_quorum::{
     DescribeQuorumRequest, DescribeQuorumResponse, Listener, Node, QuorumPartition, QuorumTopic, ReplicaState,
@@ -55,7 +56,11 @@ pub(crate) fn elect_leaders(reader: &mut Reader, context: &mut Context<'_>) -> R
             PartitionResult { partition_id: *partition, error_code: code.code(), error_message, ..Default::default() }
         };
         let partition_result = topic.partitions.iter().map(one).collect();
-        response.replica_election_results.push(ReplicaElectionResult { topic: topic.topic, partition_result, ..Default::default() });
+        response.replica_election_results.push(ReplicaElectionResult {
+            topic: topic.topic,
+            partition_result,
+            ..Default::default()
+        });
     }
     Ok(Outcome::answer(response))
 }
@@ -79,10 +84,18 @@ pub(crate) fn alter_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> 
                     Ok(Some(log)) if journal == Some(broker.journal_number(log.id())) => 0,
                     Ok(Some(_)) => ErrorCode::LogDirNotFound.code(),
                 };
-                AlterReplicaLogDirPartitionResult { partition_index: *partition, error_code: code, ..Default::default() }
+                AlterReplicaLogDirPartitionResult {
+                    partition_index: *partition,
+                    error_code: code,
+                    ..Default::default()
+                }
             };
             let partitions = topic.partitions.iter().map(one).collect();
-            response.results.push(AlterReplicaLogDirTopicResult { topic_name: topic.name, partitions, ..Default::default() });
+            response.results.push(AlterReplicaLogDirTopicResult {
+                topic_name: topic.name,
+                partitions,
+                ..Default::default()
+            });
         }
     }
     Ok(Outcome::answer(response))
@@ -92,7 +105,11 @@ pub(crate) fn describe_quorum(reader: &mut Reader, context: &mut Context<'_>) ->
     let request = DescribeQuorumRequest::decode(reader, context.version)?;
     if let Err(code) = context.asking().check_cluster(AclOperation::Describe) {
         let error_message = Some(code.name().into());
-        return Ok(Outcome::answer(DescribeQuorumResponse { error_code: code.code(), error_message, ..DescribeQuorumResponse::default() }));
+        return Ok(Outcome::answer(DescribeQuorumResponse {
+            error_code: code.code(),
+            error_message,
+            ..DescribeQuorumResponse::default()
+        }));
     }
     let broker = &context.gateway.broker;
     let (node_id, journal) = (broker.node_id().0, &broker.journals()[0]);
@@ -100,7 +117,11 @@ pub(crate) fn describe_quorum(reader: &mut Reader, context: &mut Context<'_>) ->
     let mut response = DescribeQuorumResponse { error_message: None, ..DescribeQuorumResponse::default() };
     for topic in request.topics {
         let one = |partition: &kafka_wire::describe_quorum::PartitionData| {
-            let mut answer = QuorumPartition { partition_index: partition.partition_index, error_message: None, ..Default::default() };
+            let mut answer = QuorumPartition {
+                partition_index: partition.partition_index,
+                error_message: None,
+                ..Default::default()
+            };
             if *topic.topic_name != *METADATA_TOPIC || partition.partition_index != 0 {
                 answer.error_code = ErrorCode::UnknownTopicOrPartition.code();
                 return answer;
@@ -128,7 +149,11 @@ pub(crate) fn describe_quorum(reader: &mut Reader, context: &mut Context<'_>) ->
 }
 
 /// Only the one node can hold a replica, and it does already.
-fn reassign(partition: &ReassignablePartition, known: Result<Option<&Topic>, ErrorCode>, node: i32) -> ReassignablePartitionResponse {
+fn reassign(
+    partition: &ReassignablePartition,
+    known: Result<Option<&Topic>, ErrorCode>,
+    node: i32,
+) -> ReassignablePartitionResponse {
     let refusal = match &partition.replicas {
         _ if known.is_err() => known.err().map(|code| (code, code.name())),
         _ if !has(known.unwrap_or_default(), partition.partition_index) => {
@@ -172,7 +197,11 @@ pub(crate) fn alter_reassignments(reader: &mut Reader, context: &mut Context<'_>
         let known = context.asking().topic_for(AclOperation::Alter, &topic.name);
         let known = known.as_ref().map(Option::as_deref).map_err(|code| *code);
         let one = |partition| reassign(partition, known, broker.node_id().0);
-        ReassignableTopicResponse { partitions: topic.partitions.iter().map(one).collect(), name: topic.name, ..Default::default() }
+        ReassignableTopicResponse {
+            partitions: topic.partitions.iter().map(one).collect(),
+            name: topic.name,
+            ..Default::default()
+        }
     });
     Ok(Outcome::answer(AlterPartitionReassignmentsResponse {
         responses: responses.collect(),
@@ -186,7 +215,11 @@ pub(crate) fn list_reassignments(reader: &mut Reader, context: &mut Context<'_>)
     ListPartitionReassignmentsRequest::decode(reader, context.version)?;
     if let Err(code) = context.asking().check_cluster(AclOperation::Describe) {
         let (error_code, error_message) = (code.code(), Some(code.name().into()));
-        return Ok(Outcome::answer(ListPartitionReassignmentsResponse { error_code, error_message, ..Default::default() }));
+        return Ok(Outcome::answer(ListPartitionReassignmentsResponse {
+            error_code,
+            error_message,
+            ..Default::default()
+        }));
     }
     Ok(Outcome::answer(ListPartitionReassignmentsResponse { error_message: None, ..Default::default() }))
 }

@@ -9,7 +9,8 @@ use kafka_wire::alter_user_scram_credentials::{
     AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, AlterUserScramCredentialsResult,
 };
 use kafka_wire::describe_user_scram_credentials::{
-    CredentialInfo, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, DescribeUserScramCredentialsResult,
+    CredentialInfo, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
@@ -37,7 +38,11 @@ fn described(user: &User) -> DescribeUserScramCredentialsResult {
         iterations: keys.iterations() as i32,
         ..Default::default()
     };
-    DescribeUserScramCredentialsResult { user: user.name().into(), credential_infos: user.scram().iter().map(info).collect(), ..Default::default() }
+    DescribeUserScramCredentialsResult {
+        user: user.name().into(),
+        credential_infos: user.scram().iter().map(info).collect(),
+        ..Default::default()
+    }
 }
 
 fn describe_one(broker: &Broker, name: &str, twice: bool) -> DescribeUserScramCredentialsResult {
@@ -48,12 +53,18 @@ fn describe_one(broker: &Broker, name: &str, twice: bool) -> DescribeUserScramCr
         ..Default::default()
     };
     if twice {
-        return failed(ErrorCode::DuplicateResource, format!("Cannot describe SCRAM credentials for the same user twice in a single request: {name}"));
+        return failed(
+            ErrorCode::DuplicateResource,
+            format!("Cannot describe SCRAM credentials for the same user twice in a single request: {name}"),
+        );
     }
     let user = broker.security().user(name).filter(|user| user.scram().iter().next().is_some());
     match user {
         Some(user) => described(&user),
-        None => failed(ErrorCode::ResourceNotFound, format!("Attempt to describe a user credential that does not exist: {name}")),
+        None => failed(
+            ErrorCode::ResourceNotFound,
+            format!("Attempt to describe a user credential that does not exist: {name}"),
+        ),
     }
 }
 
@@ -84,7 +95,12 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
             ..Default::default()
         };
         let results = request.users.iter().flatten().map(|user| one(&user.name)).collect();
-        return Ok(Outcome::answer(DescribeUserScramCredentialsResponse { error_code, error_message: Some(message), results, ..Default::default() }));
+        return Ok(Outcome::answer(DescribeUserScramCredentialsResponse {
+            error_code,
+            error_message: Some(message),
+            results,
+            ..Default::default()
+        }));
     }
     let broker = &context.gateway.broker;
     let results = match request.users.as_deref() {
@@ -92,7 +108,9 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
             let users = broker.security().users();
             users.iter().filter(|user| user.scram().iter().next().is_some()).map(|user| described(user)).collect()
         }
-        Some(users) => super::once(users, |user| &*user.name).map(|(user, twice)| describe_one(broker, &user.name, twice)).collect(),
+        Some(users) => super::once(users, |user| &*user.name)
+            .map(|(user, twice)| describe_one(broker, &user.name, twice))
+            .collect(),
     };
     Ok(Outcome::answer(DescribeUserScramCredentialsResponse { results, ..Default::default() }))
 }
@@ -151,21 +169,28 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
 fn carry_out(changes: Arc<Vec<ScramChange>>, context: &mut Context<'_>) -> Outcome {
     let acting = context.acting("AlterUserScramCredentials");
     let refused = Arc::clone(&changes);
-    control(context, move || all(&refused, ErrorCode::RequestTimedOut, &BUSY), move |broker, asking| {
-        if let Some(message) = refusal(asking, AclOperation::Alter) {
-            return all(&changes, ErrorCode::ClusterAuthorizationFailed, &message);
-        }
-        let result = |(name, outcome): (String, Result<(), ScramError>)| match outcome {
-            Ok(()) => AlterUserScramCredentialsResult { user: name.into(), error_message: None, ..Default::default() },
-            Err(error) => AlterUserScramCredentialsResult {
-                user: name.into(),
-                error_code: code_of(&error).code(),
-                error_message: Some(error.to_string().into()),
-                ..Default::default()
-            },
-        };
-        let results: Vec<AlterUserScramCredentialsResult> = broker.alter_scram(&changes).into_iter().map(result).collect();
-        results.iter().for_each(|one| acting.note(&one.user, one.error_code));
-        AlterUserScramCredentialsResponse { results, ..Default::default() }
-    })
+    control(
+        context,
+        move || all(&refused, ErrorCode::RequestTimedOut, &BUSY),
+        move |broker, asking| {
+            if let Some(message) = refusal(asking, AclOperation::Alter) {
+                return all(&changes, ErrorCode::ClusterAuthorizationFailed, &message);
+            }
+            let result = |(name, outcome): (String, Result<(), ScramError>)| match outcome {
+                Ok(()) => {
+                    AlterUserScramCredentialsResult { user: name.into(), error_message: None, ..Default::default() }
+                }
+                Err(error) => AlterUserScramCredentialsResult {
+                    user: name.into(),
+                    error_code: code_of(&error).code(),
+                    error_message: Some(error.to_string().into()),
+                    ..Default::default()
+                },
+            };
+            let results: Vec<AlterUserScramCredentialsResult> =
+                broker.alter_scram(&changes).into_iter().map(result).collect();
+            results.iter().for_each(|one| acting.note(&one.user, one.error_code));
+            AlterUserScramCredentialsResponse { results, ..Default::default() }
+        },
+    )
 }

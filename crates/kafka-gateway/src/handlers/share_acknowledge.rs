@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use broker::{AclOperation, Acknowledged, Acknowledgement, Broker, Reply, ShareEvent, ShareRules};
+use broker::{Acknowledged, Acknowledgement, AclOperation, Broker, Reply, ShareEvent, ShareRules};
 use delivery::{ConsumerId, Subscription, Verdict};
 use hashbrown::HashMap;
 use kafka_wire::share_acknowledge::{
-    AcknowledgePartition, AcknowledgeTopic, LeaderIdAndEpoch, PartitionData, ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareAcknowledgeTopicResponse,
+    AcknowledgePartition, AcknowledgeTopic, LeaderIdAndEpoch, PartitionData, ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse, ShareAcknowledgeTopicResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader};
 use types::TopicId;
@@ -103,7 +104,13 @@ fn check(said: &[Said<'_>], renews: bool, state: &Subscription, consumer: Consum
 
 impl Sayer<'_> {
     /// Does all that is said of one partition, or nothing; `asker` waits until it is durable.
-    pub fn say(&self, topic: Uuid, partition: i32, said: &[Said<'_>], asker: &Arc<Acknowledgement>) -> Result<(), ErrorCode> {
+    pub fn say(
+        &self,
+        topic: Uuid,
+        partition: i32,
+        said: &[Said<'_>],
+        asker: &Arc<Acknowledgement>,
+    ) -> Result<(), ErrorCode> {
         let found = self.broker.topic_by_id(TopicId(topic)).ok_or(ErrorCode::UnknownTopicId)?;
         let leave = self.asking.check_topic(AclOperation::Read, &found.name);
         leave.map_err(|code| if code == HIDDEN { ErrorCode::UnknownTopicId } else { code })?;
@@ -148,7 +155,9 @@ impl Wait for AcknowledgeWait {
         let Acknowledged(durable) = *done.downcast::<Acknowledged>().ok()?;
         let mut response = std::mem::take(&mut self.response);
         if !durable {
-            for partition in response.responses.iter_mut().flat_map(|topic| &mut topic.partitions).filter(|one| one.error_code == 0) {
+            for partition in
+                response.responses.iter_mut().flat_map(|topic| &mut topic.partitions).filter(|one| one.error_code == 0)
+            {
                 partition.error_code = ErrorCode::KafkaStorageError.code();
             }
         }
@@ -161,7 +170,9 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let fail = |code: ErrorCode| {
         Ok(Outcome::answer(ShareAcknowledgeResponse { error_code: code.code(), ..ShareAcknowledgeResponse::default() }))
     };
-    let (Some(group), Some(member)) = (request.group_id.filter(|id| !id.is_empty()), request.member_id.filter(|id| !id.is_empty())) else {
+    let (Some(group), Some(member)) =
+        (request.group_id.filter(|id| !id.is_empty()), request.member_id.filter(|id| !id.is_empty()))
+    else {
         return fail(ErrorCode::InvalidRequest);
     };
     let asking = context.asking();
@@ -181,24 +192,37 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let sayer = Sayer { broker, asking, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
     let acknowledgement = Acknowledgement::new(context.to);
     let mut responses = Vec::with_capacity(request.topics.len());
-    let named = |topic: &AcknowledgeTopic, partition: &AcknowledgePartition| (topic.topic_id, partition.partition_index);
+    let named =
+        |topic: &AcknowledgeTopic, partition: &AcknowledgePartition| (topic.topic_id, partition.partition_index);
     let says = |one: &&AcknowledgePartition| !one.acknowledgement_batches.is_empty();
-    let all = request.topics.iter().flat_map(|topic| topic.partitions.iter().filter(says).map(move |one| (named(topic, one), std::ptr::from_ref(one))));
+    let all = request.topics.iter().flat_map(|topic| {
+        topic.partitions.iter().filter(says).map(move |one| (named(topic, one), std::ptr::from_ref(one)))
+    });
     // Of a partition that is named again and again the last word counts, as in Kafka.
     let last: HashMap<(Uuid, i32), *const AcknowledgePartition> = all.collect();
     for topic in &request.topics {
         let counts = |one: &&AcknowledgePartition| std::ptr::eq(last[&named(topic, one)], *one);
         let partitions = topic.partitions.iter().filter(says).filter(counts).map(|partition| {
             let batches = partition.acknowledgement_batches.iter();
-            let said: Vec<Said<'_>> =
-                batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: &one.acknowledge_types }).collect();
+            let said: Vec<Said<'_>> = batches
+                .map(|one| Said { first: one.first_offset, last: one.last_offset, types: &one.acknowledge_types })
+                .collect();
             let outcome = sayer.say(topic.topic_id, partition.partition_index, &said, &acknowledgement);
             let error_code = outcome.err().map_or(0, ErrorCode::code);
             // Kafka leaves it 0, and clients take that for the id of a broker that is the leader now.
             let current_leader = LeaderIdAndEpoch { leader_id: broker.node_id().0, ..LeaderIdAndEpoch::default() };
-            PartitionData { partition_index: partition.partition_index, error_code, current_leader, ..PartitionData::default() }
+            PartitionData {
+                partition_index: partition.partition_index,
+                error_code,
+                current_leader,
+                ..PartitionData::default()
+            }
         });
-        responses.push(ShareAcknowledgeTopicResponse { topic_id: topic.topic_id, partitions: partitions.collect(), ..Default::default() });
+        responses.push(ShareAcknowledgeTopicResponse {
+            topic_id: topic.topic_id,
+            partitions: partitions.collect(),
+            ..Default::default()
+        });
     }
     responses.retain(|topic| !topic.partitions.is_empty());
     if request.share_session_epoch == CLOSE {
@@ -207,6 +231,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     }
     broker.close_acknowledgement(&acknowledgement);
     let acquisition_lock_timeout_ms = rules.rules.lock as i32;
-    let response = ShareAcknowledgeResponse { acquisition_lock_timeout_ms, responses, ..ShareAcknowledgeResponse::default() };
+    let response =
+        ShareAcknowledgeResponse { acquisition_lock_timeout_ms, responses, ..ShareAcknowledgeResponse::default() };
     Ok(Outcome::Wait(Box::new(AcknowledgeWait { response })))
 }

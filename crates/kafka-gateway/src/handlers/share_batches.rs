@@ -206,7 +206,13 @@ pub(crate) fn give(
 fn add(all: &mut Vec<Acquired>, more: Vec<Acquired>, size: u64) {
     for run in more {
         match all.last_mut() {
-            Some(before) if before.last + 1 == run.first && before.count == run.count && before.last - before.first + 1 < size => before.last = run.last,
+            Some(before)
+                if before.last + 1 == run.first
+                    && before.count == run.count
+                    && before.last - before.first + 1 < size =>
+            {
+                before.last = run.last
+            }
             _ => all.push(run),
         }
     }

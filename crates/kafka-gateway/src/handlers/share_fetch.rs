@@ -4,20 +4,22 @@
 //! A session may have thousands of partitions, and a request of a few bytes asks for all of them. They are gone through in passes, of which a turn on the
 //! network thread carries out as much as fits into a millisecond ([`Stage`]).
 
+mod request;
+
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::{
-    Account, AclOperation, Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Cause, QuotaKey, Reply, ShareRules, SharedSubscription,
-    Sharing, TailRead, UnpackRoom,
+    Account, Acknowledged, Acknowledgement, AclOperation, Ahead, AheadWant, Broker, Cause, QuotaKey, Reply, ShareRules,
+    SharedSubscription, Sharing, TailRead, UnpackRoom,
 };
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
-use hashbrown::{HashMap, HashSet};
 use kafka_wire::share_fetch::{
-    AcknowledgementBatch, AcquiredRecords, FetchPartition, FetchTopic, LeaderIdAndEpoch, PartitionData, ShareFetchRequest, ShareFetchResponse, ShareFetchableTopicResponse,
+    AcquiredRecords, LeaderIdAndEpoch, PartitionData, ShareFetchRequest, ShareFetchResponse,
+    ShareFetchableTopicResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
 use parking_lot::Mutex;
@@ -26,8 +28,10 @@ use smallvec::SmallVec;
 use types::{ConnectionId, Offset, TopicId};
 use uuid::Uuid;
 
+use request::{acknowledge, check, list, update};
+
 use super::fetch::{limited, visible_end};
-use super::share_acknowledge::{Said, Sayer};
+use super::share_acknowledge::Sayer;
 use super::share_batches::{Giving, give};
 use super::{Outcome, Wait};
 use crate::access::{Asking, HIDDEN};
@@ -36,7 +40,7 @@ use crate::error_code::of_read;
 use crate::long_polls::PollRoom;
 use crate::pinned::BLOCK_BYTES;
 use crate::session::{Context, ShardContext};
-use crate::share_sessions::{Asker, CLOSE, OPEN, SharePartition, ShareSession};
+use crate::share_sessions::{Asker, CLOSE, ShareSession};
 
 /// Longest wait of a poll, whatever is asked for.
 const WAIT_MAX: Duration = Duration::from_secs(300);
@@ -158,65 +162,6 @@ struct Gave {
     rest: Option<(Offset, usize)>,
 }
 
-/// What a request is refused for before anything of it is done; otherwise whether it wants single records.
-fn check(request: &ShareFetchRequest) -> Result<bool, ErrorCode> {
-    let acknowledges = request.topics.iter().flat_map(|topic| &topic.partitions).any(|one| !one.acknowledgement_batches.is_empty());
-    let wants = request.max_bytes != 0 || request.max_records != 0 || request.min_bytes != 0 || request.max_wait_ms != 0;
-    if request.is_renew_ack && wants || request.share_session_epoch == OPEN && acknowledges {
-        return Err(ErrorCode::InvalidRequest);
-    }
-    match request.share_acquire_mode {
-        BATCH_OPTIMIZED => Ok(false),
-        RECORD_LIMIT => Ok(true),
-        _ => Err(ErrorCode::InvalidRequest),
-    }
-}
-
-/// Does what the request says of records; the outcomes by topic and partition.
-fn acknowledge(request: &ShareFetchRequest, sayer: &Sayer<'_>, asker: &Arc<Acknowledgement>) -> HashMap<(Uuid, i32), Option<ErrorCode>> {
-    let named = |topic: &FetchTopic, one: &FetchPartition| (topic.topic_id, one.partition_index);
-    let says = |one: &&FetchPartition| !one.acknowledgement_batches.is_empty();
-    let all = request.topics.iter().flat_map(|topic| topic.partitions.iter().filter(says).map(move |one| (named(topic, one), &one.acknowledgement_batches)));
-    // Of a partition that is named again and again the last word counts, as in Kafka.
-    let last: HashMap<(Uuid, i32), _> = all.collect();
-    let of = |((topic, partition), batches): ((Uuid, i32), &Vec<AcknowledgementBatch>)| {
-        let batches = batches.iter();
-        let batches: Vec<Said<'_>> = batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: &one.acknowledge_types }).collect();
-        ((topic, partition), sayer.say(topic, partition, &batches, asker).err())
-    };
-    last.into_iter().map(of).collect()
-}
-
-/// Brings the session up to date with what the request lists and forgets.
-fn update(request: &ShareFetchRequest, session: &mut ShareSession) -> Result<(), ErrorCode> {
-    let listed = request.topics.iter().flat_map(|topic| topic.partitions.iter().map(|one| (topic.topic_id, one.partition_index)));
-    let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| topic.partitions.iter().map(|one| (topic.topic_id, *one)));
-    session.update(listed, forgotten)
-}
-
-/// The partitions of a session, with what came of acknowledgements of theirs.
-fn list(partitions: &[SharePartition], said: &HashMap<(Uuid, i32), Option<ErrorCode>>, fetches: bool) -> Vec<Worked> {
-    let mut listed = Vec::with_capacity(partitions.len());
-    let topics: HashSet<Uuid> = said.keys().map(|(topic, _)| *topic).collect();
-    for of_topic in partitions.chunk_by(|one, next| one.topic == next.topic) {
-        let is_said = of_topic.first().is_some_and(|first| topics.contains(&first.topic));
-        listed.extend(of_topic.iter().map(|one| {
-            let acknowledge_code = if is_said { said.get(&(one.topic, one.partition)).copied() } else { None };
-            Worked {
-                topic: one.topic,
-                partition: one.partition,
-                acknowledged: acknowledge_code.is_some(),
-                new: !one.told && fetches,
-                shared: None,
-                code: None,
-                acknowledge_code: acknowledge_code.flatten(),
-                given: None,
-            }
-        }));
-    }
-    listed
-}
-
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ShareFetchRequest::decode(reader, context.version)?;
     let code = match begin(&request, context) {
@@ -297,12 +242,20 @@ fn may_read(broker: &Broker, asking: &Asking<'_>, topic: Uuid) -> Result<(), Err
     if !asking.is_limited() {
         return Ok(());
     }
-    let leave = broker.topic_by_id(TopicId(topic)).map_or(Ok(()), |topic| asking.check_found(AclOperation::Read, &topic.name, Some(&topic)));
+    let leave = broker
+        .topic_by_id(TopicId(topic))
+        .map_or(Ok(()), |topic| asking.check_found(AclOperation::Read, &topic.name, Some(&topic)));
     leave.map_err(|code| if code == HIDDEN { ErrorCode::UnknownTopicId } else { code })
 }
 
 /// The subscription of a group to a partition, made if it is not there; `None`: it is being made.
-fn open(broker: &Broker, group: &str, topic: Uuid, partition: i32, rules: &ShareRules) -> Result<Option<Arc<SharedSubscription>>, ErrorCode> {
+fn open(
+    broker: &Broker,
+    group: &str,
+    topic: Uuid,
+    partition: i32,
+    rules: &ShareRules,
+) -> Result<Option<Arc<SharedSubscription>>, ErrorCode> {
     let found = broker.topic_by_id(TopicId(topic)).ok_or(ErrorCode::UnknownTopicId)?;
     let index = super::fetch::index(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     found.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
@@ -326,7 +279,12 @@ fn open(broker: &Broker, group: &str, topic: Uuid, partition: i32, rules: &Share
 fn read_on(shared: &Arc<SharedSubscription>, range: Range<Offset>, context: &Context<'_>) {
     let pinned = &context.gateway.pinned;
     if let Some(reserved) = pinned.has_plenty().then(|| pinned.reserve(PARTITION_BYTES_MAX + BLOCK_BYTES)).flatten() {
-        let want = AheadWant { range, max_bytes: PARTITION_BYTES_MAX, hold: Box::new(|_| Box::new(reserved)), asked_for: false };
+        let want = AheadWant {
+            range,
+            max_bytes: PARTITION_BYTES_MAX,
+            hold: Box::new(|_| Box::new(reserved)),
+            asked_for: false,
+        };
         context.gateway.broker.read_ahead(shared, want);
     }
 }
@@ -410,7 +368,11 @@ impl ShareFetchWait {
         let broker = Arc::clone(&context.gateway.broker);
         if self.worked[at].code.is_some() {
             self.urgent = true;
-        } else if !self.closes && self.records_left > 0 && self.bytes < self.max_bytes && self.worked[at].given.is_none() {
+        } else if !self.closes
+            && self.records_left > 0
+            && self.bytes < self.max_bytes
+            && self.worked[at].given.is_none()
+        {
             self.take_records(at, &broker, context);
             self.urgent |= self.worked[at].code.is_some();
         } else {
@@ -455,7 +417,10 @@ impl ShareFetchWait {
             let Some(range) = self.next_range(broker, &shared, &mut state, &sharing) else { break };
             match broker.journal_of(log.id()).read_tail(log, range.clone(), self.room(), true) {
                 TailRead::Data { slices, next, .. } => {
-                    if self.give(at, (&shared, &sharing), &mut state, (slices, range.start..next), broker).is_none_or(|gave| gave.some) {
+                    if self
+                        .give(at, (&shared, &sharing), &mut state, (slices, range.start..next), broker)
+                        .is_none_or(|gave| gave.some)
+                    {
                         break;
                     }
                 }
@@ -472,7 +437,9 @@ impl ShareFetchWait {
     fn find(&mut self, at: usize, broker: &Broker) -> Option<Arc<SharedSubscription>> {
         let worked = &mut self.worked[at];
         if worked.shared.is_none() && worked.code.is_none() {
-            worked.shared = u32::try_from(worked.partition).ok().and_then(|index| broker.subscriptions().get(&self.group, TopicId(worked.topic), index));
+            worked.shared = u32::try_from(worked.partition)
+                .ok()
+                .and_then(|index| broker.subscriptions().get(&self.group, TopicId(worked.topic), index));
         }
         worked.shared.clone()
     }
@@ -488,7 +455,13 @@ impl ShareFetchWait {
     }
 
     /// What to read next for this member, if there is anything.
-    fn next_range(&self, broker: &Broker, shared: &Arc<SharedSubscription>, state: &mut Subscription, sharing: &Sharing) -> Option<Range<Offset>> {
+    fn next_range(
+        &self,
+        broker: &Broker,
+        shared: &Arc<SharedSubscription>,
+        state: &mut Subscription,
+        sharing: &Sharing,
+    ) -> Option<Range<Offset>> {
         if shared.is_dropped() {
             return None;
         }
@@ -563,7 +536,11 @@ impl ShareFetchWait {
                 return false;
             }
         };
-        let Some(gave) = self.give(at, (shared, sharing), state, (slices.clone(), range.start..read.end), &context.gateway.broker) else { return false };
+        let Some(gave) =
+            self.give(at, (shared, sharing), state, (slices.clone(), range.start..read.end), &context.gateway.broker)
+        else {
+            return false;
+        };
         match gave.rest {
             Some((first, place)) => {
                 let total: usize = slices.iter().map(Bytes::len).sum();
@@ -587,7 +564,8 @@ impl ShareFetchWait {
         let room = self.room();
         match context.gateway.pinned.reserve(room + BLOCK_BYTES) {
             Some(reserved) => {
-                let want = AheadWant { range, max_bytes: room, hold: Box::new(|_| Box::new(reserved)), asked_for: true };
+                let want =
+                    AheadWant { range, max_bytes: room, hold: Box::new(|_| Box::new(reserved)), asked_for: true };
                 if context.gateway.broker.read_ahead(shared, want) {
                     self.reading = Some(Arc::clone(shared));
                 }
@@ -641,11 +619,15 @@ impl ShareFetchWait {
         self.due.sort_unstable_by_key(step);
         self.due.dedup();
         let mut held = self.session.lock();
-        let mut response =
-            ShareFetchResponse { acquisition_lock_timeout_ms: self.rules.rules.lock as i32, ..ShareFetchResponse::default() };
+        let mut response = ShareFetchResponse {
+            acquisition_lock_timeout_ms: self.rules.rules.lock as i32,
+            ..ShareFetchResponse::default()
+        };
         for at in std::mem::take(&mut self.due) {
             let worked = &mut self.worked[at];
-            if let Some(kept) = held.partitions.get_mut(at).filter(|one| one.topic == worked.topic && one.partition == worked.partition) {
+            if let Some(kept) =
+                held.partitions.get_mut(at).filter(|one| one.topic == worked.topic && one.partition == worked.partition)
+            {
                 kept.told |= worked.new;
             }
             let due = worked.acknowledged || worked.new && self.bytes == 0;
@@ -670,11 +652,20 @@ impl ShareFetchWait {
             };
             match response.responses.last_mut() {
                 Some(last) if last.topic_id == worked.topic => last.partitions.push(data),
-                _ => response.responses.push(ShareFetchableTopicResponse { topic_id: worked.topic, partitions: vec![data], ..Default::default() }),
+                _ => response.responses.push(ShareFetchableTopicResponse {
+                    topic_id: worked.topic,
+                    partitions: vec![data],
+                    ..Default::default()
+                }),
             }
         }
         context.gateway.metrics.fetched_bytes.inc_by(self.bytes as u64);
-        context.throttle.take(context.gateway.broker.quotas(), QuotaKey::ConsumerByteRate, self.bytes as u64, context.now);
+        context.throttle.take(
+            context.gateway.broker.quotas(),
+            QuotaKey::ConsumerByteRate,
+            self.bytes as u64,
+            context.now,
+        );
         limited::take_of_laggard(context, self.laggard.as_deref(), self.bytes);
         Some(Box::new(response))
     }
@@ -694,7 +685,9 @@ impl Wait for ShareFetchWait {
         let acknowledged = *done.downcast::<Acknowledged>().ok()?;
         self.acknowledging = false;
         if acknowledged == Acknowledged(false) {
-            for worked in self.worked.iter_mut().filter(|worked| worked.acknowledged && worked.acknowledge_code.is_none()) {
+            for worked in
+                self.worked.iter_mut().filter(|worked| worked.acknowledged && worked.acknowledge_code.is_none())
+            {
                 worked.acknowledge_code = Some(ErrorCode::KafkaStorageError);
             }
         }
@@ -728,7 +721,8 @@ impl Wait for ShareFetchWait {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        (self.stage.is_none() && !self.acknowledging && !self.is_reading()).then_some(self.held_back.unwrap_or(self.deadline))
+        (self.stage.is_none() && !self.acknowledging && !self.is_reading())
+            .then_some(self.held_back.unwrap_or(self.deadline))
     }
 
     fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {

@@ -11,8 +11,10 @@ use kafka_wire::share_group_heartbeat::{self, Assignment, ShareGroupHeartbeatReq
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 
+use super::consumer_groups::{
+    TOPICS_HIDDEN, check_names, distinct, may_know, may_see, named, partitions_by_id, seeing, told,
+};
 use super::{NO_ROOM, Outcome};
-use super::consumer_groups::{TOPICS_HIDDEN, check_names, distinct, may_know, may_see, named, partitions_by_id, seeing, told};
 use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_group;
@@ -35,7 +37,9 @@ fn check(request: &ShareGroupHeartbeatRequest) -> Result<(), &'static str> {
     }
     check_names(request.subscribed_topic_names.as_deref())?;
     match request.member_epoch {
-        0 if request.subscribed_topic_names.as_ref().is_none_or(Vec::is_empty) => Err("SubscribedTopicNames must be set in first request."),
+        0 if request.subscribed_topic_names.as_ref().is_none_or(Vec::is_empty) => {
+            Err("SubscribedTopicNames must be set in first request.")
+        }
         ..=IMPOSSIBLE => Err("MemberEpoch is invalid."),
         _ => Ok(()),
     }
@@ -49,7 +53,11 @@ fn respond(outcome: Result<HeartbeatAnswer, (ErrorCode, String)>) -> ShareGroupH
             heartbeat_interval_ms: answer.interval as i32,
             assignment: answer.assignment.map(|target| Assignment {
                 topic_partitions: partitions_by_id(&target)
-                    .map(|(topic_id, partitions)| share_group_heartbeat::TopicPartitions { topic_id, partitions, ..Default::default() })
+                    .map(|(topic_id, partitions)| share_group_heartbeat::TopicPartitions {
+                        topic_id,
+                        partitions,
+                        ..Default::default()
+                    })
                     .collect(),
                 ..Assignment::default()
             }),
@@ -67,9 +75,14 @@ fn respond(outcome: Result<HeartbeatAnswer, (ErrorCode, String)>) -> ShareGroupH
 ///
 /// # Errors
 /// `GroupAuthorizationFailed`, `TopicAuthorizationFailed`.
-fn check_member<'a>(asking: &Asking<'_>, group: &str, mut topics: impl Iterator<Item = &'a Str>) -> Result<(), ErrorCode> {
+fn check_member<'a>(
+    asking: &Asking<'_>,
+    group: &str,
+    mut topics: impl Iterator<Item = &'a Str>,
+) -> Result<(), ErrorCode> {
     asking.check_group(AclOperation::Read, group)?;
-    let is_queue = |topic: &str| asking.broker.topic(topic).is_some_and(|topic| asking.broker.queue_on(&topic).is_some());
+    let is_queue =
+        |topic: &str| asking.broker.topic(topic).is_some_and(|topic| asking.broker.queue_on(&topic).is_some());
     topics.try_for_each(|topic| match asking.check_topic(AclOperation::Describe, topic) {
         Ok(()) if group != QUEUE_GROUP || is_queue(topic) => Ok(()),
         Err(HIDDEN) if group != QUEUE_GROUP => Ok(()),
@@ -83,7 +96,9 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     if let Err(rule) = check(&request) {
         return Ok(Outcome::answer(respond(Err((ErrorCode::InvalidRequest, rule.to_owned())))));
     }
-    if let Err(code) = check_member(&context.asking(), &request.group_id, request.subscribed_topic_names.iter().flatten()) {
+    if let Err(code) =
+        check_member(&context.asking(), &request.group_id, request.subscribed_topic_names.iter().flatten())
+    {
         return Ok(Outcome::answer(respond(Err((code, code.name().to_owned())))));
     }
     let beat = ShareHeartbeat {
@@ -96,7 +111,8 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     };
     let group = request.group_id;
     let submit = move |context: &mut Context<'_>| {
-        let outcome = seeing(&context.asking(), |sight| context.gateway.broker.share_heartbeat(&group, &beat, sight, context.to));
+        let outcome =
+            seeing(&context.asking(), |sight| context.gateway.broker.share_heartbeat(&group, &beat, sight, context.to));
         told(outcome, respond)
     };
     // What it names has been looked at, elsewhere if that is much.
@@ -110,11 +126,19 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     }
     let mut room = AnswerRoom::new(context.gateway);
     let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| {
-        let found = room.is_there().then(|| describe_for(context, group.clone(), request.include_authorized_operations));
+        let found =
+            room.is_there().then(|| describe_for(context, group.clone(), request.include_authorized_operations));
         let found = found.filter(|found| room.take(|writer| found.encode(writer, context.version)));
-        found.unwrap_or_else(|| DescribedGroup { error_code: NO_ROOM.code(), group_id: group.clone(), ..DescribedGroup::default() })
+        found.unwrap_or_else(|| DescribedGroup {
+            error_code: NO_ROOM.code(),
+            group_id: group.clone(),
+            ..DescribedGroup::default()
+        })
     });
-    Ok(Outcome::answer(ShareGroupDescribeResponse { groups: groups.collect(), ..ShareGroupDescribeResponse::default() }))
+    Ok(Outcome::answer(ShareGroupDescribeResponse {
+        groups: groups.collect(),
+        ..ShareGroupDescribeResponse::default()
+    }))
 }
 
 /// As the caller may see it.
@@ -125,7 +149,8 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
     }
     let mut found = describe_one(&context.gateway.broker, group);
     let named = found.members.iter().flat_map(|member| &member.subscribed_topic_names);
-    let assigned = found.members.iter().flat_map(|member| &member.assignment.topic_partitions).map(|topic| &topic.topic_name);
+    let assigned =
+        found.members.iter().flat_map(|member| &member.assignment.topic_partitions).map(|topic| &topic.topic_name);
     if asking.is_limited() && !(may_know(&asking, named) && may_see(&asking, assigned)) {
         found.error_code = ErrorCode::TopicAuthorizationFailed.code();
         found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
@@ -139,7 +164,11 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
 
 fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
     if group.is_empty() {
-        return DescribedGroup { error_code: ErrorCode::InvalidGroupId.code(), group_id: group, ..DescribedGroup::default() };
+        return DescribedGroup {
+            error_code: ErrorCode::InvalidGroupId.code(),
+            group_id: group,
+            ..DescribedGroup::default()
+        };
     }
     let Some(found) = broker.groups().describe_share(&group) else {
         let message = if broker.groups().exists(&group) { "is not a share group" } else { "not found" };
@@ -151,8 +180,14 @@ fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
         };
     };
     let members = found.members.into_iter().map(|member| {
-        let partitions: BTreeMap<TopicId, Vec<i32>> = partitions_by_id(&member.assigned).map(|(id, partitions)| (TopicId(id), partitions)).collect();
-        let one = |topic_id, topic_name, partitions| TopicPartitions { topic_id, topic_name, partitions, ..TopicPartitions::default() };
+        let partitions: BTreeMap<TopicId, Vec<i32>> =
+            partitions_by_id(&member.assigned).map(|(id, partitions)| (TopicId(id), partitions)).collect();
+        let one = |topic_id, topic_name, partitions| TopicPartitions {
+            topic_id,
+            topic_name,
+            partitions,
+            ..TopicPartitions::default()
+        };
         Member {
             member_id: member.id.into(),
             rack_id: member.rack.map(Into::into),
@@ -160,7 +195,10 @@ fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
             client_id: member.client_id.into(),
             client_host: member.host.into(),
             subscribed_topic_names: member.topics.iter().map(|name| name.as_str().into()).collect(),
-            assignment: share_group_describe::Assignment { topic_partitions: named(broker, partitions, one), ..Default::default() },
+            assignment: share_group_describe::Assignment {
+                topic_partitions: named(broker, partitions, one),
+                ..Default::default()
+            },
             ..Member::default()
         }
     });

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use broker::{AclOperation, Broker, NotReset, QUEUE_GROUP, ShareRules, SharedSubscription, Topic};
 use hashbrown::{HashMap, HashSet};
 use kafka_wire::alter_share_group_offsets::{
-    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsResponse, AlterShareGroupOffsetsResponsePartition,
-    AlterShareGroupOffsetsResponseTopic,
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
 };
 use kafka_wire::delete_share_group_offsets::{
     DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponseTopic,
 };
 use kafka_wire::describe_share_group_offsets::{
-    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic, DescribeShareGroupOffsetsResponse, DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse, DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition, DescribeShareGroupOffsetsResponseTopic,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
@@ -30,18 +31,26 @@ const NONE: i64 = -1;
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeShareGroupOffsetsRequest::decode(reader, context.version)?;
     let whole_groups = request.groups.iter().filter(|group| group.topics.is_none());
-    if context.is_long(whole_groups.map(|group| context.gateway.broker.subscriptions().count_of_group(&group.group_id)).sum()) {
+    if context
+        .is_long(whole_groups.map(|group| context.gateway.broker.subscriptions().count_of_group(&group.group_id)).sum())
+    {
         return Ok(Outcome::Long);
     }
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let may_see = |name: &str| asking.check_topic(AclOperation::Describe, name);
     // All that a group has is told once, however often it is asked for.
     let mut whole = HashSet::new();
-    let fresh = |group: &DescribeShareGroupOffsetsRequestGroup| group.topics.is_some() || whole.insert(group.group_id.clone());
+    let fresh =
+        |group: &DescribeShareGroupOffsetsRequestGroup| group.topics.is_some() || whole.insert(group.group_id.clone());
     let groups = request.groups.into_iter().filter(fresh).map(|group| {
         if let Err(code) = asking.check_group(AclOperation::Describe, &group.group_id) {
             let (error_code, error_message) = (code.code(), Some(code.name().into()));
-            return DescribeShareGroupOffsetsResponseGroup { group_id: group.group_id, error_code, error_message, ..Default::default() };
+            return DescribeShareGroupOffsetsResponseGroup {
+                group_id: group.group_id,
+                error_code,
+                error_message,
+                ..Default::default()
+            };
         }
         let topics = match group.topics {
             Some(topics) => {
@@ -114,8 +123,18 @@ fn of_group(broker: &Broker, group: &str) -> Vec<DescribeShareGroupOffsetsRespon
     topics
 }
 
-fn described(broker: &Broker, partition_index: i32, shared: Option<&Arc<SharedSubscription>>, rules: &ShareRules) -> DescribeShareGroupOffsetsResponsePartition {
-    let mut answer = DescribeShareGroupOffsetsResponsePartition { partition_index, start_offset: NONE, lag: NONE, ..Default::default() };
+fn described(
+    broker: &Broker,
+    partition_index: i32,
+    shared: Option<&Arc<SharedSubscription>>,
+    rules: &ShareRules,
+) -> DescribeShareGroupOffsetsResponsePartition {
+    let mut answer = DescribeShareGroupOffsetsResponsePartition {
+        partition_index,
+        start_offset: NONE,
+        lag: NONE,
+        ..Default::default()
+    };
     if let Some(shared) = shared {
         let sharing = broker.sharing(shared, rules);
         let mut state = shared.lock();
@@ -143,59 +162,87 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         return Ok(Outcome::answer(AlterShareGroupOffsetsResponse { error_code: code.code(), ..Default::default() }));
     }
     let acting = context.acting("AlterShareGroupOffsets");
-    let failed = |code: ErrorCode| AlterShareGroupOffsetsResponse { error_code: code.code(), ..AlterShareGroupOffsetsResponse::default() };
-    Ok(control(context, move || failed(ErrorCode::CoordinatorNotAvailable), move |broker, asking| {
-        if let Err(code) = asking.check_group(AclOperation::Read, &request.group_id) {
-            return failed(code);
-        }
-        let denied = super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
-        // A group without members is made by giving it offsets, as Kafka does: who may give it none makes none.
-        let all_denied = request.topics.iter().all(|topic| denied.get(&topic.topic_name).is_some_and(|code| *code != HIDDEN));
-        if !all_denied && let Err(error) = broker.make_share_group(&request.group_id) {
-            return failed(crate::error_code::of_group(error));
-        }
-        if let Some(code) = refusal(broker, &request.group_id).filter(|_| !all_denied) {
-            return failed(code);
-        }
-        // Of what is named again and again the last word counts.
-        let named = request.topics.iter().flat_map(|topic| topic.partitions.iter().map(|one| ((&topic.topic_name, one.partition_index), one)));
-        let last: HashMap<(&Str, i32), &AlterShareGroupOffsetsRequestPartition> = named.collect();
-        let known: HashMap<&Str, Option<Arc<Topic>>> = request.topics.iter().map(|topic| (&topic.topic_name, broker.topic(&topic.topic_name))).collect();
-        let (mut outcomes, mut moved, mut starts) = (HashMap::new(), Vec::new(), Vec::new());
-        for (place @ (topic, _), wish) in last {
-            let denied = denied.get(topic).map_or(Ok(()), |code| Err(*code));
-            match denied.and_then(|()| new_start(broker, &request.group_id, known[topic].as_ref(), wish)) {
-                Ok(start) => {
-                    moved.push(place);
-                    starts.push(start);
+    let failed = |code: ErrorCode| AlterShareGroupOffsetsResponse {
+        error_code: code.code(),
+        ..AlterShareGroupOffsetsResponse::default()
+    };
+    Ok(control(
+        context,
+        move || failed(ErrorCode::CoordinatorNotAvailable),
+        move |broker, asking| {
+            if let Err(code) = asking.check_group(AclOperation::Read, &request.group_id) {
+                return failed(code);
+            }
+            let denied =
+                super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
+            // A group without members is made by giving it offsets, as Kafka does: who may give it none makes none.
+            let all_denied =
+                request.topics.iter().all(|topic| denied.get(&topic.topic_name).is_some_and(|code| *code != HIDDEN));
+            if !all_denied && let Err(error) = broker.make_share_group(&request.group_id) {
+                return failed(crate::error_code::of_group(error));
+            }
+            if let Some(code) = refusal(broker, &request.group_id).filter(|_| !all_denied) {
+                return failed(code);
+            }
+            // Of what is named again and again the last word counts.
+            let named = request
+                .topics
+                .iter()
+                .flat_map(|topic| topic.partitions.iter().map(|one| ((&topic.topic_name, one.partition_index), one)));
+            let last: HashMap<(&Str, i32), &AlterShareGroupOffsetsRequestPartition> = named.collect();
+            let known: HashMap<&Str, Option<Arc<Topic>>> =
+                request.topics.iter().map(|topic| (&topic.topic_name, broker.topic(&topic.topic_name))).collect();
+            let (mut outcomes, mut moved, mut starts) = (HashMap::new(), Vec::new(), Vec::new());
+            for (place @ (topic, _), wish) in last {
+                let denied = denied.get(topic).map_or(Ok(()), |code| Err(*code));
+                match denied.and_then(|()| new_start(broker, &request.group_id, known[topic].as_ref(), wish)) {
+                    Ok(start) => {
+                        moved.push(place);
+                        starts.push(start);
+                    }
+                    Err(code) => drop(outcomes.insert(place, code.code())),
                 }
-                Err(code) => drop(outcomes.insert(place, code.code())),
             }
-        }
-        let code = |refused: NotReset| match refused {
-            NotReset::NoRoom => ErrorCode::GroupMaxSizeReached,
-            NotReset::NotWritten => ErrorCode::KafkaStorageError,
-        };
-        let refused = moved.into_iter().zip(broker.reset_subscriptions(&request.group_id, &starts));
-        outcomes.extend(refused.filter_map(|(place, outcome)| Some((place, code(outcome.err()?).code()))));
-        let responses = request.topics.iter().map(|topic| {
-            let of = |one: &AlterShareGroupOffsetsRequestPartition| {
-                let error_code = outcomes.get(&(&topic.topic_name, one.partition_index)).copied().unwrap_or(0);
-                AlterShareGroupOffsetsResponsePartition { partition_index: one.partition_index, error_code, ..Default::default() }
+            let code = |refused: NotReset| match refused {
+                NotReset::NoRoom => ErrorCode::GroupMaxSizeReached,
+                NotReset::NotWritten => ErrorCode::KafkaStorageError,
             };
-            let partitions = topic.partitions.iter().map(of).collect();
-            let seen = known[&topic.topic_name].as_ref().filter(|_| denied.get(&topic.topic_name) != Some(&HIDDEN));
-            let topic_id = seen.map(|known| known.id.0).unwrap_or_default();
-            AlterShareGroupOffsetsResponseTopic { topic_name: topic.topic_name.clone(), topic_id, partitions, ..Default::default() }
-        });
-        let response = AlterShareGroupOffsetsResponse { responses: responses.collect(), ..AlterShareGroupOffsetsResponse::default() };
-        for topic in &response.responses {
-            for one in &topic.partitions {
-                acting.note(&format!("{} {}-{}", request.group_id, topic.topic_name, one.partition_index), one.error_code);
+            let refused = moved.into_iter().zip(broker.reset_subscriptions(&request.group_id, &starts));
+            outcomes.extend(refused.filter_map(|(place, outcome)| Some((place, code(outcome.err()?).code()))));
+            let responses = request.topics.iter().map(|topic| {
+                let of = |one: &AlterShareGroupOffsetsRequestPartition| {
+                    let error_code = outcomes.get(&(&topic.topic_name, one.partition_index)).copied().unwrap_or(0);
+                    AlterShareGroupOffsetsResponsePartition {
+                        partition_index: one.partition_index,
+                        error_code,
+                        ..Default::default()
+                    }
+                };
+                let partitions = topic.partitions.iter().map(of).collect();
+                let seen = known[&topic.topic_name].as_ref().filter(|_| denied.get(&topic.topic_name) != Some(&HIDDEN));
+                let topic_id = seen.map(|known| known.id.0).unwrap_or_default();
+                AlterShareGroupOffsetsResponseTopic {
+                    topic_name: topic.topic_name.clone(),
+                    topic_id,
+                    partitions,
+                    ..Default::default()
+                }
+            });
+            let response = AlterShareGroupOffsetsResponse {
+                responses: responses.collect(),
+                ..AlterShareGroupOffsetsResponse::default()
+            };
+            for topic in &response.responses {
+                for one in &topic.partitions {
+                    acting.note(
+                        &format!("{} {}-{}", request.group_id, topic.topic_name, one.partition_index),
+                        one.error_code,
+                    );
+                }
             }
-        }
-        response
-    }))
+            response
+        },
+    ))
 }
 
 /// Where a subscription is to start, which one, and that it may be moved.
@@ -225,39 +272,59 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         return Ok(Outcome::answer(DeleteShareGroupOffsetsResponse { error_code: code.code(), ..Default::default() }));
     }
     let acting = context.acting("DeleteShareGroupOffsets");
-    let failed = |code: ErrorCode| DeleteShareGroupOffsetsResponse { error_code: code.code(), ..DeleteShareGroupOffsetsResponse::default() };
-    Ok(control(context, move || failed(ErrorCode::CoordinatorNotAvailable), move |broker, asking| {
-        if let Err(code) = asking.check_group(AclOperation::Delete, &request.group_id) {
-            return failed(code);
-        }
-        let denied = super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
-        if let Some(code) = refusal(broker, &request.group_id) {
-            return failed(code);
-        }
-        let check = |name: &Str| {
-            if let Some(code) = denied.get(name) {
-                return Err((uuid::Uuid::nil(), *code));
+    let failed = |code: ErrorCode| DeleteShareGroupOffsetsResponse {
+        error_code: code.code(),
+        ..DeleteShareGroupOffsetsResponse::default()
+    };
+    Ok(control(
+        context,
+        move || failed(ErrorCode::CoordinatorNotAvailable),
+        move |broker, asking| {
+            if let Err(code) = asking.check_group(AclOperation::Delete, &request.group_id) {
+                return failed(code);
             }
-            let known = broker.topic(name).ok_or((uuid::Uuid::nil(), ErrorCode::UnknownTopicOrPartition))?;
-            if broker.is_queue_of(&request.group_id, &known) { Err((known.id.0, ErrorCode::PolicyViolation)) } else { Ok(known.id) }
-        };
-        let checked: Vec<(&Str, Checked)> =
-            once(&request.topics, |topic| &topic.topic_name).map(|(topic, _)| (&topic.topic_name, check(&topic.topic_name))).collect();
-        let known: Vec<TopicId> = checked.iter().filter_map(|(_, checked)| checked.ok()).collect();
-        let mut dropped = broker.drop_subscriptions_to_each(&request.group_id, &known).into_iter();
-        let responses: Vec<DeleteShareGroupOffsetsResponseTopic> = checked
-            .into_iter()
-            .map(|(name, checked)| {
-                let outcome = checked.and_then(|id| match dropped.next() {
-                    Some(Ok(true)) => Ok(id),
-                    Some(Err(_)) => Err((id.0, ErrorCode::KafkaStorageError)),
-                    _ => Err((uuid::Uuid::nil(), ErrorCode::UnknownTopicOrPartition)),
-                });
-                let (topic_id, error_code) = outcome.map_or_else(|(id, code)| (id, code.code()), |id| (id.0, 0));
-                DeleteShareGroupOffsetsResponseTopic { topic_name: name.clone(), topic_id, error_code, ..Default::default() }
-            })
-            .collect();
-        responses.iter().for_each(|one| acting.note(&format!("{} {}", request.group_id, one.topic_name), one.error_code));
-        DeleteShareGroupOffsetsResponse { responses, ..DeleteShareGroupOffsetsResponse::default() }
-    }))
+            let denied =
+                super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
+            if let Some(code) = refusal(broker, &request.group_id) {
+                return failed(code);
+            }
+            let check = |name: &Str| {
+                if let Some(code) = denied.get(name) {
+                    return Err((uuid::Uuid::nil(), *code));
+                }
+                let known = broker.topic(name).ok_or((uuid::Uuid::nil(), ErrorCode::UnknownTopicOrPartition))?;
+                if broker.is_queue_of(&request.group_id, &known) {
+                    Err((known.id.0, ErrorCode::PolicyViolation))
+                } else {
+                    Ok(known.id)
+                }
+            };
+            let checked: Vec<(&Str, Checked)> = once(&request.topics, |topic| &topic.topic_name)
+                .map(|(topic, _)| (&topic.topic_name, check(&topic.topic_name)))
+                .collect();
+            let known: Vec<TopicId> = checked.iter().filter_map(|(_, checked)| checked.ok()).collect();
+            let mut dropped = broker.drop_subscriptions_to_each(&request.group_id, &known).into_iter();
+            let responses: Vec<DeleteShareGroupOffsetsResponseTopic> = checked
+                .into_iter()
+                .map(|(name, checked)| {
+                    let outcome = checked.and_then(|id| match dropped.next() {
+                        Some(Ok(true)) => Ok(id),
+                        Some(Err(_)) => Err((id.0, ErrorCode::KafkaStorageError)),
+                        _ => Err((uuid::Uuid::nil(), ErrorCode::UnknownTopicOrPartition)),
+                    });
+                    let (topic_id, error_code) = outcome.map_or_else(|(id, code)| (id, code.code()), |id| (id.0, 0));
+                    DeleteShareGroupOffsetsResponseTopic {
+                        topic_name: name.clone(),
+                        topic_id,
+                        error_code,
+                        ..Default::default()
+                    }
+                })
+                .collect();
+            responses
+                .iter()
+                .for_each(|one| acting.note(&format!("{} {}", request.group_id, one.topic_name), one.error_code));
+            DeleteShareGroupOffsetsResponse { responses, ..DeleteShareGroupOffsetsResponse::default() }
+        },
+    ))
 }

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Reply, check_topic_name};
 use delivery::{
-    ConfiguredTopic, CopartitionGroup, GroupError, InternalTopic, StreamsAnswer, StreamsError, StreamsGroupTopology, StreamsHeartbeat, StreamsMember,
-    StreamsStatusKind, StreamsTopology, Subtopology, TaskSets, Tasks,
+    ConfiguredTopic, CopartitionGroup, GroupError, InternalTopic, StreamsAnswer, StreamsError, StreamsGroupTopology,
+    StreamsHeartbeat, StreamsMember, StreamsStatusKind, StreamsTopology, Subtopology, TaskSets, Tasks,
 };
 use kafka_wire::streams_group_describe::{
     self, DescribedGroup, Member, StreamsGroupDescribeRequest, StreamsGroupDescribeResponse, TaskIds,
 };
 use kafka_wire::streams_group_heartbeat::{
-    self, AssignedTaskIds, EndpointToPartitions, MemberEndpoint, Status, StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, TopicPartition,
+    self, AssignedTaskIds, EndpointToPartitions, MemberEndpoint, Status, StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse, TopicPartition,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
@@ -53,7 +54,9 @@ fn check_supported(request: &StreamsGroupHeartbeatRequest) -> Result<(), Refusal
     if request.warmup_tasks.as_ref().is_some_and(|tasks| !tasks.is_empty()) {
         return refuse("WarmupTasks are not supported yet.");
     }
-    let regex = |topology: &streams_group_heartbeat::Topology| topology.subtopologies.iter().any(|one| !one.source_topic_regex.is_empty());
+    let regex = |topology: &streams_group_heartbeat::Topology| {
+        topology.subtopologies.iter().any(|one| !one.source_topic_regex.is_empty())
+    };
     if request.topology.as_ref().is_some_and(regex) {
         return refuse("Regular expressions for source topics are not supported yet.");
     }
@@ -70,13 +73,19 @@ fn check(request: &StreamsGroupHeartbeatRequest) -> Result<(), Refusal> {
     if request.rack_id.as_ref().is_some_and(|rack| rack.trim().is_empty()) {
         return refuse("RackId can't be empty.");
     }
-    let tasks = [("ActiveTasks", &request.active_tasks), ("StandbyTasks", &request.standby_tasks), ("WarmupTasks", &request.warmup_tasks)];
+    let tasks = [
+        ("ActiveTasks", &request.active_tasks),
+        ("StandbyTasks", &request.standby_tasks),
+        ("WarmupTasks", &request.warmup_tasks),
+    ];
     match request.member_epoch {
         JOINS => {
             if request.rebalance_timeout_ms == -1 {
                 return refuse("RebalanceTimeoutMs must be provided in first request.");
             }
-            if let Some((name, _)) = tasks.iter().find(|(_, tasks)| tasks.as_ref().is_none_or(|tasks| !tasks.is_empty())) {
+            if let Some((name, _)) =
+                tasks.iter().find(|(_, tasks)| tasks.as_ref().is_none_or(|tasks| !tasks.is_empty()))
+            {
                 return refuse(&format!("{name} must be empty when (re-)joining."));
             }
             if request.topology.is_none() {
@@ -84,7 +93,12 @@ fn check(request: &StreamsGroupHeartbeatRequest) -> Result<(), Refusal> {
             }
         }
         LEAVES_FOR_A_WHILE => return refuse("InstanceId can't be null."),
-        ..LEAVES_FOR_A_WHILE => return refuse(&format!("MemberEpoch is {}, but must be greater than or equal to -2.", request.member_epoch)),
+        ..LEAVES_FOR_A_WHILE => {
+            return refuse(&format!(
+                "MemberEpoch is {}, but must be greater than or equal to -2.",
+                request.member_epoch
+            ));
+        }
         _ => {}
     }
     if text_bytes(request) > MEMBER_BYTES_MAX {
@@ -116,10 +130,15 @@ fn topology_of(asked: &streams_group_heartbeat::Topology) -> Result<StreamsTopol
         let one = |topic: &streams_group_heartbeat::TopicInfo| {
             Ok(InternalTopic {
                 name: named(&topic.name)?,
-                partitions: u32::try_from(topic.partitions)
-                    .map_err(|_| invalid(format!("Topic {} cannot have {} partitions.", topic.name, topic.partitions)))?,
+                partitions: u32::try_from(topic.partitions).map_err(|_| {
+                    invalid(format!("Topic {} cannot have {} partitions.", topic.name, topic.partitions))
+                })?,
                 replication: topic.replication_factor,
-                configs: topic.topic_configs.iter().map(|pair| (pair.key.to_string(), pair.value.to_string())).collect(),
+                configs: topic
+                    .topic_configs
+                    .iter()
+                    .map(|pair| (pair.key.to_string(), pair.value.to_string()))
+                    .collect(),
             })
         };
         list.iter().map(one).collect()
@@ -136,7 +155,10 @@ fn topology_of(asked: &streams_group_heartbeat::Topology) -> Result<StreamsTopol
             copartitioned: one
                 .copartition_groups
                 .iter()
-                .map(|group| CopartitionGroup { sources: places(&group.source_topics), repartition: places(&group.repartition_source_topics) })
+                .map(|group| CopartitionGroup {
+                    sources: places(&group.source_topics),
+                    repartition: places(&group.repartition_source_topics),
+                })
                 .collect(),
         };
         if topology.subtopologies.insert(one.subtopology_id.to_string(), subtopology).is_some() {
@@ -152,7 +174,8 @@ fn named(name: &str) -> Result<String, Refusal> {
         let text = format!("Use of Kafka internal topics {name} in a Kafka Streams topology is prohibited.");
         return Err((ErrorCode::StreamsInvalidTopology, text));
     }
-    check_topic_name(name).map_err(|_| (ErrorCode::StreamsInvalidTopology, format!("Topic names {name} are not valid topic names.")))?;
+    check_topic_name(name)
+        .map_err(|_| (ErrorCode::StreamsInvalidTopology, format!("Topic names {name} are not valid topic names.")))?;
     Ok(name.to_owned())
 }
 
@@ -166,7 +189,11 @@ fn tasks_of(tasks: &[streams_group_heartbeat::TaskIds]) -> Tasks {
     all
 }
 
-fn beat_of(request: StreamsGroupHeartbeatRequest, hidden: BTreeSet<String>, context: &Context<'_>) -> Result<StreamsHeartbeat, Refusal> {
+fn beat_of(
+    request: StreamsGroupHeartbeatRequest,
+    hidden: BTreeSet<String>,
+    context: &Context<'_>,
+) -> Result<StreamsHeartbeat, Refusal> {
     check_supported(&request)?;
     check(&request)?;
     let owned = match (&request.active_tasks, &request.standby_tasks) {
@@ -183,7 +210,9 @@ fn beat_of(request: StreamsGroupHeartbeatRequest, hidden: BTreeSet<String>, cont
         owned,
         process: request.process_id.map(|process| process.to_string()),
         endpoint: request.user_endpoint.map(|endpoint| (endpoint.host.to_string(), endpoint.port)),
-        tags: request.client_tags.map(|tags| tags.iter().map(|tag| (tag.key.to_string(), tag.value.to_string())).collect()),
+        tags: request
+            .client_tags
+            .map(|tags| tags.iter().map(|tag| (tag.key.to_string(), tag.value.to_string())).collect()),
         shutdown: request.shutdown_application,
         client_id: context.client_id.to_owned(),
         host: format!("/{}", context.peer.ip().to_canonical()),
@@ -195,7 +224,10 @@ fn beat_of(request: StreamsGroupHeartbeatRequest, hidden: BTreeSet<String>, cont
 /// Queues among the topics that a topology has from others and that are not there for who asks.
 fn hidden_sources<'a>(asking: &Asking<'_>, sources: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     let asking = asking.quietly();
-    sources.filter(|topic| asking.check_topic(AclOperation::Describe, topic) == Err(HIDDEN)).map(str::to_owned).collect()
+    sources
+        .filter(|topic| asking.check_topic(AclOperation::Describe, topic) == Err(HIDDEN))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// May the caller be a member of the group, and know of the topics that the topology names? A queue that is not there for him he may name as a topic of
@@ -212,7 +244,10 @@ fn check_member(asking: &Asking<'_>, request: &StreamsGroupHeartbeatRequest) -> 
             leave => leave,
         })?;
         let own = one.repartition_source_topics.iter().chain(&one.state_changelog_topics).map(|topic| &topic.name);
-        one.repartition_sink_topics.iter().chain(own).try_for_each(|topic| asking.check_topic(AclOperation::Describe, topic).map_err(denied))?;
+        one.repartition_sink_topics
+            .iter()
+            .chain(own)
+            .try_for_each(|topic| asking.check_topic(AclOperation::Describe, topic).map_err(denied))?;
     }
     Ok(())
 }
@@ -235,7 +270,10 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     }
     let hidden = match &request.topology {
         _ if !asking.is_limited() => BTreeSet::new(),
-        Some(topology) => hidden_sources(&asking, topology.subtopologies.iter().flat_map(|one| &one.source_topics).map(|topic| &**topic)),
+        Some(topology) => hidden_sources(
+            &asking,
+            topology.subtopologies.iter().flat_map(|one| &one.source_topics).map(|topic| &**topic),
+        ),
         // Rights may be others than when it joined, and the broker may have started since.
         None => broker.groups().streams_topology(&group).map_or_else(BTreeSet::new, |topology| {
             hidden_sources(&asking, topology.sources().into_iter().map(String::as_str))
@@ -279,7 +317,8 @@ fn take_denied(asking: &Asking<'_>, missing: &mut BTreeMap<String, ConfiguredTop
     if asking.quietly().check_cluster(AclOperation::Create).is_ok() {
         return Vec::new();
     }
-    let denied: Vec<String> = missing.keys().filter(|topic| asking.check_topic(AclOperation::Create, topic).is_err()).cloned().collect();
+    let denied: Vec<String> =
+        missing.keys().filter(|topic| asking.check_topic(AclOperation::Create, topic).is_err()).cloned().collect();
     denied.iter().for_each(|topic| drop(missing.remove(topic)));
     denied
 }
@@ -303,7 +342,8 @@ fn outcome(broker: &Broker, asking: &Asking<'_>, heard: Heard) -> Option<Result<
         let failed = broker.create_internal_topics(&answer.missing, answer.interval * 2);
         let status = answer.status.iter_mut().find(|status| status.kind == StreamsStatusKind::MissingInternalTopics);
         if let (false, Some(status)) = (failed.is_empty(), status) {
-            let some: Vec<String> = failed.iter().take(NAMED_MAX).map(|(topic, why)| format!("{topic} ({why})")).collect();
+            let some: Vec<String> =
+                failed.iter().take(NAMED_MAX).map(|(topic, why)| format!("{topic} ({why})")).collect();
             let more = failed.len().saturating_sub(NAMED_MAX);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             status.detail += &format!("; Creation failed: {}{more}.", some.join(", "));
@@ -361,7 +401,11 @@ fn respond(outcome: Result<StreamsAnswer, Refusal>) -> StreamsGroupHeartbeatResp
         endpoint_information_epoch: answer.endpoint_epoch,
         partitions_by_user_endpoint: answer.endpoints.map(|endpoints| {
             let one = |one: delivery::EndpointPartitions| EndpointToPartitions {
-                user_endpoint: MemberEndpoint { host: one.endpoint.0.into(), port: one.endpoint.1, ..MemberEndpoint::default() },
+                user_endpoint: MemberEndpoint {
+                    host: one.endpoint.0.into(),
+                    port: one.endpoint.1,
+                    ..MemberEndpoint::default()
+                },
                 active_partitions: topics(one.active),
                 standby_partitions: topics(one.standby),
                 ..EndpointToPartitions::default()
@@ -379,11 +423,19 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     }
     let mut room = AnswerRoom::new(context.gateway);
     let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| {
-        let found = room.is_there().then(|| describe_for(context, group.clone(), request.include_authorized_operations));
+        let found =
+            room.is_there().then(|| describe_for(context, group.clone(), request.include_authorized_operations));
         let found = found.filter(|found| room.take(|writer| found.encode(writer, context.version)));
-        found.unwrap_or_else(|| DescribedGroup { error_code: NO_ROOM.code(), group_id: group.clone(), ..DescribedGroup::default() })
+        found.unwrap_or_else(|| DescribedGroup {
+            error_code: NO_ROOM.code(),
+            group_id: group.clone(),
+            ..DescribedGroup::default()
+        })
     });
-    Ok(Outcome::answer(StreamsGroupDescribeResponse { groups: groups.collect(), ..StreamsGroupDescribeResponse::default() }))
+    Ok(Outcome::answer(StreamsGroupDescribeResponse {
+        groups: groups.collect(),
+        ..StreamsGroupDescribeResponse::default()
+    }))
 }
 
 /// As the caller may see it.
@@ -399,7 +451,9 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
     });
     // What its members have named themselves, and is not there for them, is nothing new to them.
     let is_own = |topic: &Str| {
-        let own = blind_members.as_ref().is_some_and(|users| users.iter().all(|user| user.as_deref() == Some(asking.name.unwrap_or_default())));
+        let own = blind_members
+            .as_ref()
+            .is_some_and(|users| users.iter().all(|user| user.as_deref() == Some(asking.name.unwrap_or_default())));
         own && asking.quietly().check_topic(AclOperation::Describe, topic) == Err(HIDDEN)
     };
     if asking.is_limited() && !may_see(&asking, topics.filter(|topic| !is_own(topic))) {
@@ -444,7 +498,11 @@ fn describe_one(broker: &Broker, group: Str) -> (DescribedGroup, Option<Vec<Opti
 fn shown_topology(topology: StreamsGroupTopology) -> streams_group_describe::Topology {
     let topics = |topics: BTreeMap<String, ConfiguredTopic>| -> Vec<streams_group_describe::TopicInfo> {
         let one = |(name, topic): (String, ConfiguredTopic)| {
-            let pair = |(key, value): (String, String)| streams_group_describe::KeyValue { key: key.into(), value: value.into(), ..Default::default() };
+            let pair = |(key, value): (String, String)| streams_group_describe::KeyValue {
+                key: key.into(),
+                value: value.into(),
+                ..Default::default()
+            };
             streams_group_describe::TopicInfo {
                 name: name.into(),
                 partitions: topic.partitions as i32,
@@ -464,12 +522,20 @@ fn shown_topology(topology: StreamsGroupTopology) -> streams_group_describe::Top
         repartition_source_topics: topics(one.repartition),
         ..Default::default()
     });
-    streams_group_describe::Topology { epoch: topology.epoch, subtopologies: Some(subtopologies.collect()), ..Default::default() }
+    streams_group_describe::Topology {
+        epoch: topology.epoch,
+        subtopologies: Some(subtopologies.collect()),
+        ..Default::default()
+    }
 }
 
 fn shown_member(member: StreamsMember, target: &TaskSets) -> Member {
     let tasks = |tasks: &Tasks| -> Vec<TaskIds> {
-        let one = |one: AssignedTaskIds| TaskIds { subtopology_id: one.subtopology_id, partitions: one.partitions, ..TaskIds::default() };
+        let one = |one: AssignedTaskIds| TaskIds {
+            subtopology_id: one.subtopology_id,
+            partitions: one.partitions,
+            ..TaskIds::default()
+        };
         assigned(tasks).into_iter().map(one).collect()
     };
     let assignment = |sets: &TaskSets| streams_group_describe::Assignment {
@@ -477,7 +543,11 @@ fn shown_member(member: StreamsMember, target: &TaskSets) -> Member {
         standby_tasks: tasks(&sets.standby),
         ..Default::default()
     };
-    let pair = |(key, value): (String, String)| streams_group_describe::KeyValue { key: key.into(), value: value.into(), ..Default::default() };
+    let pair = |(key, value): (String, String)| streams_group_describe::KeyValue {
+        key: key.into(),
+        value: value.into(),
+        ..Default::default()
+    };
     Member {
         assignment: assignment(&member.assigned.without_epochs()),
         target_assignment: assignment(target),
@@ -488,9 +558,11 @@ fn shown_member(member: StreamsMember, target: &TaskSets) -> Member {
         client_host: member.host.into(),
         topology_epoch: member.topology_epoch,
         process_id: member.process.into(),
-        user_endpoint: member
-            .endpoint
-            .map(|(host, port)| streams_group_describe::Endpoint { host: host.into(), port, ..Default::default() }),
+        user_endpoint: member.endpoint.map(|(host, port)| streams_group_describe::Endpoint {
+            host: host.into(),
+            port,
+            ..Default::default()
+        }),
         client_tags: member.tags.into_iter().map(pair).collect(),
         ..Member::default()
     }

@@ -15,7 +15,8 @@ const ASK_INTERVAL_MS: i32 = 300_000;
 
 pub(crate) fn subscriptions(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = GetTelemetrySubscriptionsRequest::decode(reader, context.version)?;
-    let client_instance_id = if request.client_instance_id.is_nil() { Uuid::new_v4() } else { request.client_instance_id };
+    let client_instance_id =
+        if request.client_instance_id.is_nil() { Uuid::new_v4() } else { request.client_instance_id };
     Ok(Outcome::answer(GetTelemetrySubscriptionsResponse {
         client_instance_id,
         accepted_compression_types: vec![4, 3, 2, 1],

@@ -56,7 +56,11 @@ impl Leave {
     }
 
     fn check(&self, name: &Str) -> Result<(), (ErrorCode, String)> {
-        if self.denied.contains(name) { Err((ErrorCode::TopicAuthorizationFailed, "Authorization failed.".to_owned())) } else { Ok(()) }
+        if self.denied.contains(name) {
+            Err((ErrorCode::TopicAuthorizationFailed, "Authorization failed.".to_owned()))
+        } else {
+            Ok(())
+        }
     }
 
     /// Without what he may not see.
@@ -65,7 +69,13 @@ impl Leave {
             return made;
         }
         let topic_config_error_code = ErrorCode::TopicAuthorizationFailed.code();
-        CreatableTopicResult { topic_config_error_code, num_partitions: -1, replication_factor: -1, configs: Some(Vec::new()), ..made }
+        CreatableTopicResult {
+            topic_config_error_code,
+            num_partitions: -1,
+            replication_factor: -1,
+            configs: Some(Vec::new()),
+            ..made
+        }
     }
 }
 
@@ -110,11 +120,16 @@ fn take_unpaid(request: &mut CreateTopicsRequest, context: &mut Context<'_>) -> 
     if request.validate_only {
         return refused;
     }
-    let twice: HashSet<Str> = once(&request.topics, |topic| &topic.name).filter(|(_, twice)| *twice).map(|(topic, _)| topic.name.clone()).collect();
+    let twice: HashSet<Str> = once(&request.topics, |topic| &topic.name)
+        .filter(|(_, twice)| *twice)
+        .map(|(topic, _)| topic.name.clone())
+        .collect();
     let (broker, asking) = (Arc::clone(&context.gateway.broker), context.asking().quietly());
     let all = may_create_all(&asking);
     let cost = |topic: &CreatableTopic| {
-        let wish = wish(topic, broker.node_id().0).ok().filter(|_| !twice.contains(&topic.name) && may_create(&asking, all, &topic.name));
+        let wish = wish(topic, broker.node_id().0)
+            .ok()
+            .filter(|_| !twice.contains(&topic.name) && may_create(&asking, all, &topic.name));
         wish.and_then(|wish| broker.check_create(&wish).ok()).map_or(0, |partitions| partitions as usize)
     };
     let mut mutations = Mutations::new(context, CREATES_STRICTLY_SINCE);
@@ -136,12 +151,19 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     Ok(control(
         context,
         move || CreateTopicsResponse {
-            topics: names.iter().map(|name| refusal(name, ErrorCode::RequestTimedOut, "The controller is busy.".to_owned())).collect(),
+            topics: names
+                .iter()
+                .map(|name| refusal(name, ErrorCode::RequestTimedOut, "The controller is busy.".to_owned()))
+                .collect(),
             ..CreateTopicsResponse::default()
         },
         move |broker, asking| {
             let leave = Leave::of(asking, &request.topics);
-            let mut topics = if request.validate_only { validate(broker, &request, &leave) } else { create_all(broker, &request, &leave) };
+            let mut topics = if request.validate_only {
+                validate(broker, &request, &leave)
+            } else {
+                create_all(broker, &request, &leave)
+            };
             topics.extend(refused);
             if !request.validate_only {
                 topics.iter().for_each(|topic| acting.note(&topic.name, topic.error_code));
@@ -161,10 +183,18 @@ fn validate(broker: &Broker, request: &CreateTopicsRequest, leave: &Leave) -> Ve
         Err((code, message)) => refusal(&topic.name, code, message),
         Ok(wish) => match broker.check_create(&wish) {
             Err(error) => failed(&topic.name, &error),
-            Ok(partitions) => leave.shown(described(broker, &topic.name, Uuid::nil(), partitions as usize, told.then_some(&wish.overrides))),
+            Ok(partitions) => leave.shown(described(
+                broker,
+                &topic.name,
+                Uuid::nil(),
+                partitions as usize,
+                told.then_some(&wish.overrides),
+            )),
         },
     };
-    once(&request.topics, |topic| &topic.name).map(|(topic, twice)| if twice { duplicate(&topic.name) } else { check(topic) }).collect()
+    once(&request.topics, |topic| &topic.name)
+        .map(|(topic, twice)| if twice { duplicate(&topic.name) } else { check(topic) })
+        .collect()
 }
 
 fn duplicate(name: &Str) -> CreatableTopicResult {
@@ -176,13 +206,25 @@ fn create_all(broker: &Broker, request: &CreateTopicsRequest, leave: &Leave) -> 
     let told = request.topics.len() <= TOLD_WITH_SETTINGS_MAX;
     let node = broker.node_id().0;
     let duplicate = || (ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned());
-    let wishes: Vec<Result<CreateTopic, (ErrorCode, String)>> =
-        asked.iter().map(|(topic, twice)| if *twice { Err(duplicate()) } else { leave.check(&topic.name).and_then(|()| wish(topic, node)) }).collect();
+    let wishes: Vec<Result<CreateTopic, (ErrorCode, String)>> = asked
+        .iter()
+        .map(
+            |(topic, twice)| {
+                if *twice { Err(duplicate()) } else { leave.check(&topic.name).and_then(|()| wish(topic, node)) }
+            },
+        )
+        .collect();
     let mut created = broker.create_topics(wishes.iter().flatten().cloned().collect()).into_iter();
     let mut answer = |(topic, wish): (&CreatableTopic, &Result<CreateTopic, (ErrorCode, String)>)| match wish {
         Err((code, message)) => refusal(&topic.name, *code, message.clone()),
         Ok(_) => match created.next() {
-            Some(Ok(made)) => leave.shown(described(broker, &topic.name, made.id.0, made.logs().len(), told.then_some(&made.config().overrides))),
+            Some(Ok(made)) => leave.shown(described(
+                broker,
+                &topic.name,
+                made.id.0,
+                made.logs().len(),
+                told.then_some(&made.config().overrides),
+            )),
             Some(Err(error)) => failed(&topic.name, &error),
             None => refusal(&topic.name, ErrorCode::UnknownServerError, "no outcome".to_owned()),
         },
@@ -193,7 +235,13 @@ fn create_all(broker: &Broker, request: &CreateTopicsRequest, leave: &Leave) -> 
 /// Settings are told of the topics of a request that has no more: they are a kilobyte of each.
 const TOLD_WITH_SETTINGS_MAX: usize = 1000;
 
-fn described(broker: &Broker, name: &Str, id: Uuid, partitions: usize, overrides: Option<&BTreeMap<String, String>>) -> CreatableTopicResult {
+fn described(
+    broker: &Broker,
+    name: &Str,
+    id: Uuid,
+    partitions: usize,
+    overrides: Option<&BTreeMap<String, String>>,
+) -> CreatableTopicResult {
     let settings = overrides.map(|overrides| broker.describe_topic(overrides)).unwrap_or_default();
     let configs = settings.into_iter().map(|(row, value, source): (_, String, Source)| CreatableTopicConfigs {
         name: row.name.into(),
@@ -244,7 +292,11 @@ fn may_delete_all(asking: &Asking<'_>) -> bool {
 fn denial(asking: &Asking<'_>, all: bool, (name, id): &AskedTopic) -> Option<DeletableTopicResult> {
     let known = if name.is_none() { asking.broker.topic_by_id(TopicId(*id)) } else { None };
     let wanted: Str = name.clone().or_else(|| known.map(|topic| topic.name.as_str().into()))?;
-    let allowed = if all { asking.check_queue(AclOperation::Delete, &wanted) } else { asking.check_topic(AclOperation::Delete, &wanted) };
+    let allowed = if all {
+        asking.check_queue(AclOperation::Delete, &wanted)
+    } else {
+        asking.check_topic(AclOperation::Delete, &wanted)
+    };
     match allowed {
         Ok(()) => return None,
         Err(HIDDEN) => return Some(deleted(name.clone(), *id, Some(unknown(name)))),
@@ -270,13 +322,19 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     Ok(control(
         context,
         move || DeleteTopicsResponse {
-            responses: busy.into_iter().map(|(name, topic_id)| deleted(name, topic_id, Some(ErrorCode::RequestTimedOut))).collect(),
+            responses: busy
+                .into_iter()
+                .map(|(name, topic_id)| deleted(name, topic_id, Some(ErrorCode::RequestTimedOut)))
+                .collect(),
             ..DeleteTopicsResponse::default()
         },
         move |broker, asking| {
             let responses: Vec<_> = delete_all(broker, &asked, asking).into_iter().chain(refused).collect();
             for one in &responses {
-                acting.note(&one.name.as_ref().map_or_else(|| one.topic_id.to_string(), ToString::to_string), one.error_code);
+                acting.note(
+                    &one.name.as_ref().map_or_else(|| one.topic_id.to_string(), ToString::to_string),
+                    one.error_code,
+                );
             }
             DeleteTopicsResponse { responses, ..DeleteTopicsResponse::default() }
         },
@@ -285,7 +343,13 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
 
 fn deleted(name: Option<Str>, topic_id: Uuid, code: Option<ErrorCode>) -> DeletableTopicResult {
     let error_message = code.map(|code| code.name().into());
-    DeletableTopicResult { name, topic_id, error_code: code.map_or(0, ErrorCode::code), error_message, ..Default::default() }
+    DeletableTopicResult {
+        name,
+        topic_id,
+        error_code: code.map_or(0, ErrorCode::code),
+        error_message,
+        ..Default::default()
+    }
 }
 
 /// A topic that is named twice, by name and id at once, or not at all, is not deleted.

@@ -64,7 +64,11 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     let names = Names::of(broker, seen.iter().flatten().flat_map(|seen| &seen.logs));
     let mut parts = Parts::counted(&context.gateway.pinned);
     for (id, seen) in ids.into_iter().zip(seen) {
-        let refused = |code: ErrorCode| Described { error_code: code.code(), transactional_id: id.clone(), ..Described::default() };
+        let refused = |code: ErrorCode| Described {
+            error_code: code.code(),
+            transactional_id: id.clone(),
+            ..Described::default()
+        };
         let described = match seen {
             Err(code) => refused(code),
             Ok(seen) => {
@@ -133,8 +137,15 @@ fn described(id: Str, seen: &Seen, names: &Names) -> Described {
     for (topic, partition) in seen.logs.iter().filter_map(|log| names.find(*log)) {
         topics.entry(topic).or_default().push(partition);
     }
-    let topics = topics.into_iter().map(|(topic, partitions)| TopicData { topic: topic.into(), partitions, ..TopicData::default() });
-    let under_way = !matches!(seen.state, TransactionState::Empty | TransactionState::CompleteAbort | TransactionState::CompleteCommit);
+    let topics = topics.into_iter().map(|(topic, partitions)| TopicData {
+        topic: topic.into(),
+        partitions,
+        ..TopicData::default()
+    });
+    let under_way = !matches!(
+        seen.state,
+        TransactionState::Empty | TransactionState::CompleteAbort | TransactionState::CompleteCommit
+    );
     Described {
         transactional_id: id,
         transaction_state: seen.state.name().into(),
@@ -186,7 +197,11 @@ pub(crate) fn describe_producers(reader: &mut Reader, context: &mut Context<'_>)
         let fresh = topic.partition_indexes.iter().filter(|index| seen.insert((topic.name.clone(), **index)));
         let partitions = fresh.map(|index| {
             if let Some(code) = denied {
-                return PartitionResponse { partition_index: *index, error_code: code.code(), ..PartitionResponse::default() };
+                return PartitionResponse {
+                    partition_index: *index,
+                    error_code: code.code(),
+                    ..PartitionResponse::default()
+                };
             }
             let log = known.as_ref().and_then(|known| known.log(super::fetch::index(*index)?));
             let Some(log) = log else {
@@ -205,7 +220,11 @@ pub(crate) fn describe_producers(reader: &mut Reader, context: &mut Context<'_>)
                 current_txn_start_offset: open.map_or(-1, |open| open.first.0 as i64),
                 ..ProducerState::default()
             });
-            let one = PartitionResponse { partition_index: *index, active_producers: active.collect(), ..PartitionResponse::default() };
+            let one = PartitionResponse {
+                partition_index: *index,
+                active_producers: active.collect(),
+                ..PartitionResponse::default()
+            };
             if room.take(|writer| one.encode(writer, version)) { one } else { no_room(*index) }
         });
         TopicResponse { partitions: partitions.collect(), name: topic.name, ..TopicResponse::default() }
@@ -226,7 +245,8 @@ impl Wait for MarkersWait {
         let Reply::Appended(results) = reply else { return None };
         for ((marker, topic, partition), result) in self.places.get(part as usize)?.iter().zip(results) {
             if let Err(error) = result {
-                self.response.markers[*marker].topics[*topic].partitions[*partition].error_code = of_append(error).code();
+                self.response.markers[*marker].topics[*topic].partitions[*partition].error_code =
+                    of_append(error).code();
             }
         }
         self.open -= 1;
@@ -238,14 +258,18 @@ pub(crate) fn write_markers(reader: &mut Reader, context: &mut Context<'_>) -> R
     let request = WriteTxnMarkersRequest::decode(reader, context.version)?;
     let broker = std::sync::Arc::clone(&context.gateway.broker);
     let (asking, acting) = (context.asking(), context.acting("WriteTxnMarkers"));
-    let leave = asking.quietly().check_cluster(AclOperation::Alter).or_else(|_| asking.check_cluster(AclOperation::ClusterAction));
+    let leave = asking
+        .quietly()
+        .check_cluster(AclOperation::Alter)
+        .or_else(|_| asking.check_cluster(AclOperation::ClusterAction));
     let mut response = WriteTxnMarkersResponse::default();
     let mut places: Vec<Vec<(usize, usize, usize)>> = broker.journals().iter().map(|_| Vec::new()).collect();
     let mut items: Vec<Vec<AppendItem>> = broker.journals().iter().map(|_| Vec::new()).collect();
     for (at, asked) in request.markers.into_iter().enumerate() {
         let marker = if asked.transaction_result { Marker::Commit } else { Marker::Abort };
         let bytes = marker.batch(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, broker.now_ms());
-        let header = BatchHeader::parse(&bytes).ok().filter(|header| header.producer_id >= 0 && header.producer_epoch >= 0);
+        let header =
+            BatchHeader::parse(&bytes).ok().filter(|header| header.producer_id >= 0 && header.producer_epoch >= 0);
         let mut topics = Vec::with_capacity(asked.topics.len());
         for (topic_at, topic) in asked.topics.into_iter().enumerate() {
             let known = broker.topic(&topic.name);
@@ -265,9 +289,17 @@ pub(crate) fn write_markers(reader: &mut Reader, context: &mut Context<'_>) -> R
                     }
                 };
                 let error_code = error.map_or(0, ErrorCode::code);
-                partitions.push(WritableTxnMarkerPartitionResult { partition_index: index, error_code, ..Default::default() });
+                partitions.push(WritableTxnMarkerPartitionResult {
+                    partition_index: index,
+                    error_code,
+                    ..Default::default()
+                });
             }
-            topics.push(WritableTxnMarkerTopicResult { name: topic.name, partitions, ..WritableTxnMarkerTopicResult::default() });
+            topics.push(WritableTxnMarkerTopicResult {
+                name: topic.name,
+                partitions,
+                ..WritableTxnMarkerTopicResult::default()
+            });
         }
         let producer = format!("producer {}", asked.producer_id);
         match leave {
@@ -283,7 +315,11 @@ pub(crate) fn write_markers(reader: &mut Reader, context: &mut Context<'_>) -> R
             let to = ReplyTo { token: context.to.token + journal as u64, ..context.to };
             context.append(journal, Append { to, items, acknowledge: true });
         }
-        if open == 0 { Outcome::answer(response) } else { Outcome::Wait(Box::new(MarkersWait { response, places, open })) }
+        if open == 0 {
+            Outcome::answer(response)
+        } else {
+            Outcome::Wait(Box::new(MarkersWait { response, places, open }))
+        }
     };
     // A long request is looked at elsewhere.
     Ok(if context.gone.is_some() { Outcome::Resume(Box::new(submit)) } else { submit(context) })

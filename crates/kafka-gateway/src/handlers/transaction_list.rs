@@ -21,7 +21,14 @@ use crate::written::{Listing, Parts};
 
 /// The states that a filter may name: those in use here, and those of Kafka that nothing is ever in.
 const STATES: &[&str] = &[
-    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
 ];
 /// A turn is over after so many ids …
 const IDS_OF_TURN: usize = 1000;
@@ -147,7 +154,10 @@ impl TransactionList {
 
     fn whole(&mut self) -> JobBody {
         let unknown_state_filters = std::mem::take(&mut self.unknown);
-        Box::new(std::mem::take(&mut self.parts).of(ListTransactionsResponse { unknown_state_filters, ..ListTransactionsResponse::default() }))
+        Box::new(
+            std::mem::take(&mut self.parts)
+                .of(ListTransactionsResponse { unknown_state_filters, ..ListTransactionsResponse::default() }),
+        )
     }
 }
 

@@ -64,7 +64,10 @@ impl<B: Body + 'static> Wait for Durable<B> {
     }
 }
 
-fn told<T, B: Body + 'static>(outcome: Result<Told<T>, ErrorCode>, answer: impl Fn(Result<T, ErrorCode>) -> B) -> Outcome {
+fn told<T, B: Body + 'static>(
+    outcome: Result<Told<T>, ErrorCode>,
+    answer: impl Fn(Result<T, ErrorCode>) -> B,
+) -> Outcome {
     match outcome {
         Err(code) => Outcome::answer(answer(Err(code))),
         Ok(Told::Now(value)) => Outcome::answer(answer(Ok(value))),
@@ -104,7 +107,9 @@ impl Wait for FreshId {
                     self.then = Some(then);
                     None
                 }
-                Outcome::Downgraded(_) | Outcome::Silent | Outcome::Close(_) | Outcome::Resume(_) | Outcome::Long => None,
+                Outcome::Downgraded(_) | Outcome::Silent | Outcome::Close(_) | Outcome::Resume(_) | Outcome::Long => {
+                    None
+                }
             },
         }
     }
@@ -124,7 +129,9 @@ fn with_producer_id(
     if let Some(fresh) = broker.take_producer_id() {
         return go_on(Some(fresh), context);
     }
-    let work = Box::new(|broker: &std::sync::Arc<Broker>| Box::new(broker.reserve_producer_ids()) as Box<dyn std::any::Any + Send>);
+    let work = Box::new(|broker: &std::sync::Arc<Broker>| {
+        Box::new(broker.reserve_producer_ids()) as Box<dyn std::any::Any + Send>
+    });
     if !broker.control(context.to, context.job_owner_for_all(), work) {
         return Outcome::Answer(refuse(ErrorCode::CoordinatorLoadInProgress));
     }
@@ -139,7 +146,9 @@ pub(super) fn init(request: InitProducerIdRequest, id: Str, context: &mut Contex
         let broker = &context.gateway.broker;
         let outcome = broker.init_transactions(&id, request.transaction_timeout_ms, expected, fresh, context.to);
         told(outcome.map_err(before(4, context.version)), |granted| match granted {
-            Ok((producer_id, producer_epoch)) => InitProducerIdResponse { producer_id, producer_epoch, ..Default::default() },
+            Ok((producer_id, producer_epoch)) => {
+                InitProducerIdResponse { producer_id, producer_epoch, ..Default::default() }
+            }
             Err(code) => super::producers::refused(code),
         })
     })
@@ -161,7 +170,10 @@ pub(crate) fn add_partitions(reader: &mut Reader, context: &mut Context<'_>) -> 
         each_once(request.transactions)
     };
     if let (false, Err(code)) = (alone, context.asking().check_cluster(AclOperation::ClusterAction)) {
-        return Ok(Outcome::answer(AddPartitionsToTxnResponse { error_code: code.code(), ..AddPartitionsToTxnResponse::default() }));
+        return Ok(Outcome::answer(AddPartitionsToTxnResponse {
+            error_code: code.code(),
+            ..AddPartitionsToTxnResponse::default()
+        }));
     }
     let checked: Vec<Checked> = asked.into_iter().map(|one| Checked::new(one, alone, context)).collect();
     let add = move |context: &mut Context<'_>| add_checked(checked, alone, context);
@@ -174,7 +186,9 @@ fn each_once(asked: Vec<AddPartitionsToTxnTransaction>) -> Vec<AddPartitionsToTx
     let mut places = hashbrown::HashMap::with_capacity(asked.len());
     let mut each: Vec<AddPartitionsToTxnTransaction> = Vec::with_capacity(asked.len());
     for one in asked {
-        let place = *places.entry((one.transactional_id.clone(), one.producer_id, one.producer_epoch, one.verify_only)).or_insert(each.len());
+        let place = *places
+            .entry((one.transactional_id.clone(), one.producer_id, one.producer_epoch, one.verify_only))
+            .or_insert(each.len());
         match each.get_mut(place) {
             Some(first) => first.topics.extend(one.topics),
             None => each.push(one),
@@ -218,7 +232,11 @@ fn add_checked(checked: Vec<Checked>, alone: bool, context: &Context<'_>) -> Out
                 response.results_by_topic_v3_and_below = topic_results;
             } else {
                 let transactional_id = request.transactional_id.clone();
-                response.results_by_transaction.push(AddPartitionsToTxnResult { transactional_id, topic_results, ..Default::default() });
+                response.results_by_transaction.push(AddPartitionsToTxnResult {
+                    transactional_id,
+                    topic_results,
+                    ..Default::default()
+                });
             }
         }
     }
@@ -256,7 +274,11 @@ fn logs_of(request: &AddPartitionsToTxnTransaction, context: &Context<'_>) -> Re
     Ok(logs.into_iter().collect())
 }
 
-fn add_one(request: &AddPartitionsToTxnTransaction, logs: Vec<LogId>, context: &Context<'_>) -> Result<Told<()>, ErrorCode> {
+fn add_one(
+    request: &AddPartitionsToTxnTransaction,
+    logs: Vec<LogId>,
+    context: &Context<'_>,
+) -> Result<Told<()>, ErrorCode> {
     let broker = &context.gateway.broker;
     let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
     let outcome = if request.verify_only {
@@ -271,7 +293,11 @@ fn add_one(request: &AddPartitionsToTxnTransaction, logs: Vec<LogId>, context: &
 }
 
 /// One code for all partitions, but for those that do not exist or may not be written.
-fn results(context: &Context<'_>, topics: &[AddPartitionsToTxnTopic], code: Option<ErrorCode>) -> Vec<AddPartitionsToTxnTopicResult> {
+fn results(
+    context: &Context<'_>,
+    topics: &[AddPartitionsToTxnTopic],
+    code: Option<ErrorCode>,
+) -> Vec<AddPartitionsToTxnTopicResult> {
     let (broker, asking, alone) = (&context.gateway.broker, context.asking(), context.version < 4);
     let denied = |topic: &str| check_topic(&asking, alone, topic).err();
     let of = |topic: &Str, partition: i32| match code {
@@ -302,7 +328,10 @@ pub(crate) fn add_offsets(reader: &mut Reader, context: &mut Context<'_>) -> Res
     let asking = context.asking();
     let leave = asking.check_transaction(AclOperation::Write, &request.transactional_id);
     if let Err(code) = leave.and_then(|()| asking.check_consumers(AclOperation::Read, &request.group_id)) {
-        return Ok(Outcome::answer(AddOffsetsToTxnResponse { error_code: code.code(), ..AddOffsetsToTxnResponse::default() }));
+        return Ok(Outcome::answer(AddOffsetsToTxnResponse {
+            error_code: code.code(),
+            ..AddOffsetsToTxnResponse::default()
+        }));
     }
     let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
     let broker = &context.gateway.broker;
@@ -321,7 +350,12 @@ pub(crate) fn end(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outc
     let version = if context.version >= V2_SINCE { Version::V2 } else { Version::V1 };
     let answer = |ended: Result<ProducerEpoch, ErrorCode>| {
         let (producer_id, producer_epoch) = ended.unwrap_or((-1, -1));
-        EndTxnResponse { error_code: ended.err().map_or(0, ErrorCode::code), producer_id, producer_epoch, ..Default::default() }
+        EndTxnResponse {
+            error_code: ended.err().map_or(0, ErrorCode::code),
+            producer_id,
+            producer_epoch,
+            ..Default::default()
+        }
     };
     let id = request.transactional_id.clone();
     if let Err(code) = context.asking().check_transaction(AclOperation::Write, &id) {
@@ -337,7 +371,12 @@ pub(crate) fn end(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outc
     if version == Version::V1 || context.gateway.broker.transactions().look_at(&id, |_| ()).is_none() {
         return Ok(go_on(None, context));
     }
-    Ok(with_producer_id(&id, context, |code| Box::new(EndTxnResponse { error_code: code.code(), ..Default::default() }), go_on))
+    Ok(with_producer_id(
+        &id,
+        context,
+        |code| Box::new(EndTxnResponse { error_code: code.code(), ..Default::default() }),
+        go_on,
+    ))
 }
 
 pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -373,13 +412,22 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
     Ok(if context.gone.is_some() { Outcome::Resume(Box::new(submit)) } else { submit(context) })
 }
 
-fn submit_offsets(request: &TxnOffsetCommitRequest, mut refused: Vec<(usize, usize, ErrorCode)>, (places, commits): (Vec<Answering>, Vec<Commit>), context: &Context<'_>) -> Outcome {
+fn submit_offsets(
+    request: &TxnOffsetCommitRequest,
+    mut refused: Vec<(usize, usize, ErrorCode)>,
+    (places, commits): (Vec<Answering>, Vec<Commit>),
+    context: &Context<'_>,
+) -> Outcome {
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let answer = |outcome: Result<(), ErrorCode>, refused: &[(usize, usize, ErrorCode)]| {
         let of_all = outcome.err().map_or(0, ErrorCode::code);
         let mut topics: Vec<TxnOffsetCommitResponseTopic> = Vec::with_capacity(request.topics.len());
         for topic in &request.topics {
-            let one = |index| TxnOffsetCommitResponsePartition { partition_index: index, error_code: of_all, ..Default::default() };
+            let one = |index| TxnOffsetCommitResponsePartition {
+                partition_index: index,
+                error_code: of_all,
+                ..Default::default()
+            };
             let partitions = topic.partitions.iter().map(|partition| one(partition.partition_index)).collect();
             topics.push(TxnOffsetCommitResponseTopic { name: topic.name.clone(), partitions, ..Default::default() });
         }
@@ -404,12 +452,14 @@ fn submit_offsets(request: &TxnOffsetCommitRequest, mut refused: Vec<(usize, usi
     }
     let version = if context.version >= V2_SINCE { Version::V2 } else { Version::V1 };
     let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
-    let (outcome, single) = match broker.add_offsets_to_transaction((claim, version), &request.group_id, member, commits, context.to) {
-        Ok((told, single)) => (Ok(told), single),
-        Err(OffsetsRefused::Group(error)) => return Outcome::answer(answer(Err(of_commit(error)), &refused)),
-        Err(OffsetsRefused::Transaction(error, single)) => (Err(error), single),
-    };
-    let single: HashMap<usize, ErrorCode> = single.into_iter().map(|(number, error)| (number, of_commit(error))).collect();
+    let (outcome, single) =
+        match broker.add_offsets_to_transaction((claim, version), &request.group_id, member, commits, context.to) {
+            Ok((told, single)) => (Ok(told), single),
+            Err(OffsetsRefused::Group(error)) => return Outcome::answer(answer(Err(of_commit(error)), &refused)),
+            Err(OffsetsRefused::Transaction(error, single)) => (Err(error), single),
+        };
+    let single: HashMap<usize, ErrorCode> =
+        single.into_iter().map(|(number, error)| (number, of_commit(error))).collect();
     refused.extend(places.into_iter().filter_map(|(at, number, commit)| Some((at, number, *single.get(&commit)?))));
     let outcome = outcome.map_err(before(i16::MAX, context.version));
     told(outcome, |outcome| answer(outcome, &refused))

@@ -35,7 +35,8 @@ impl Context<'_> {
 
     /// The same of what describes these groups: a short name may stand for hundreds of members with thousands of topics each.
     pub(crate) fn describes_long(&self, groups: &[Str]) -> bool {
-        self.gone.is_none() && self.gateway.broker.groups().weight_of(groups.iter().map(|name| &**name)) / THING_BYTES > FROM_THINGS
+        self.gone.is_none()
+            && self.gateway.broker.groups().weight_of(groups.iter().map(|name| &**name)) / THING_BYTES > FROM_THINGS
     }
 }
 
@@ -65,7 +66,9 @@ impl Context<'_> {
         let work = Box::new(move |broker: &Arc<broker::Broker>| {
             let began = Instant::now();
             let came = match &mut looking {
-                Some((looking, _)) if !gone.load(Ordering::Relaxed) => client.ask(broker, |asking| looking.turn(asking)).map(Came::Answered),
+                Some((looking, _)) if !gone.load(Ordering::Relaxed) => {
+                    client.ask(broker, |asking| looking.turn(asking)).map(Came::Answered)
+                }
                 // Nobody reads the answer.
                 _ => Some(Came::Goes),
             };
@@ -143,7 +146,14 @@ fn hand_over(long: Long) -> Outcome {
 
 impl Session {
     /// Has a long request handled by other threads.
-    pub(super) fn hand_over(&self, api: &'static Api, header: &RequestHeader, (reader, length): (Reader, usize), room: Option<Arc<dyn RequestRoom>>, now: Instant) -> Outcome {
+    pub(super) fn hand_over(
+        &self,
+        api: &'static Api,
+        header: &RequestHeader,
+        (reader, length): (Reader, usize),
+        room: Option<Arc<dyn RequestRoom>>,
+        now: Instant,
+    ) -> Outcome {
         hand_over(Long {
             api,
             gateway: Arc::clone(&self.gateway),
@@ -169,7 +179,8 @@ impl Session {
 impl Long {
     fn look(mut self, gone: &Arc<AtomicBool>) -> Looked {
         let began = Instant::now();
-        let (mut shard, mut refused, mut spoken, mut throttle) = (ShardContext::default(), Default::default(), Spoken::default(), Throttle::default());
+        let (mut shard, mut refused, mut spoken, mut throttle) =
+            (ShardContext::default(), Default::default(), Spoken::default(), Throttle::default());
         let access = Access::new(self.gateway.broker.security());
         let mut context = Context {
             gateway: &self.gateway,
@@ -261,7 +272,12 @@ impl Wait for LongWait {
         };
         context.spoken.ask_as(&looked.spoken);
         if context.throttle.is_timed() {
-            context.throttle.take(context.gateway.broker.quotas(), QuotaKey::RequestPercentage, looked.took.as_nanos() as u64, context.now);
+            context.throttle.take(
+                context.gateway.broker.quotas(),
+                QuotaKey::RequestPercentage,
+                looked.took.as_nanos() as u64,
+                context.now,
+            );
         }
         match looked.came {
             Came::Answered(body) => Some(body),

@@ -86,7 +86,13 @@ impl Slot {
 
 impl Session {
     /// Keeps a request until there is memory for its items.
-    pub(super) fn park(&mut self, header: &RequestHeader, reader: &mut Reader, length: usize, now: Instant) -> Result<(), CloseReason> {
+    pub(super) fn park(
+        &mut self,
+        header: &RequestHeader,
+        reader: &mut Reader,
+        length: usize,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
         reader.allow(self.gateway.items_max());
         let items = count_items(header.api_key, header.api_version, reader)?;
         let reader = std::mem::replace(reader, Reader::new(Bytes::new()));
@@ -103,10 +109,19 @@ impl Session {
     ///
     /// # Errors
     /// When the connection cannot go on; a log line is the caller's.
-    pub fn give_room(&mut self, room: Arc<dyn RequestRoom>, shard: &mut ShardContext, now: Instant) -> Result<(), CloseReason> {
+    pub fn give_room(
+        &mut self,
+        room: Arc<dyn RequestRoom>,
+        shard: &mut ShardContext,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
         let Some(parked) = self.parked.take() else { return Ok(()) };
         let Parked { header, mut reader, length, since, .. } = *parked;
-        let outcome = self.serve(Request { header: &header, reader: &mut reader, length, given: Some(Given { room, since }) }, shard, now);
+        let outcome = self.serve(
+            Request { header: &header, reader: &mut reader, length, given: Some(Given { room, since }) },
+            shard,
+            now,
+        );
         if outcome.is_err() {
             self.gateway.metrics.refused_frames.inc();
         }

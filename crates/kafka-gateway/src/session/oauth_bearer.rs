@@ -30,7 +30,8 @@ fn name_of(text: &str) -> Option<String> {
     let mut parts = text.split('=');
     let mut name = parts.next()?.to_owned();
     for part in parts {
-        let (letter, rest) = part.strip_prefix("2C").map(|rest| (',', rest)).or_else(|| Some(('=', part.strip_prefix("3D")?)))?;
+        let (letter, rest) =
+            part.strip_prefix("2C").map(|rest| (',', rest)).or_else(|| Some(('=', part.strip_prefix("3D")?)))?;
         name.push(letter);
         name.push_str(rest);
     }
@@ -46,7 +47,8 @@ fn bearer(value: &str) -> Option<&str> {
     let (scheme, rest) = value.split_once(' ')?;
     let token = rest.trim_start_matches(' ');
     let letters = token.trim_end_matches('=');
-    let is_token = !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
+    let is_token =
+        !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
     (scheme.eq_ignore_ascii_case("bearer") && is_token).then_some(token)
 }
 
@@ -89,13 +91,34 @@ mod tests {
         assert_eq!(parse("n,,\u{1}auth=Bearer a.b-c_d~+/=\u{1}\u{1}"), plain("a.b-c_d~+/="));
         assert_eq!(parse("n,,\u{1}auth=bEARER   a\u{1}traceId=1 2\u{1}\u{1}"), plain("a"));
         assert_eq!(parse("n,,\u{1}host=x\u{1}auth=Bearer a\u{1}\u{1}"), plain("a"));
-        assert_eq!(parse("n,a=a=2Cb=3Dc,\u{1}auth=Bearer a\u{1}\u{1}"), Ok(FirstMessage { authorization: Some("a,b=c".to_owned()), token: "a" }));
+        assert_eq!(
+            parse("n,a=a=2Cb=3Dc,\u{1}auth=Bearer a\u{1}\u{1}"),
+            Ok(FirstMessage { authorization: Some("a,b=c".to_owned()), token: "a" })
+        );
         for text in [
-            "", "\u{1}", "n,,", "n,,\u{1}", "n,,\u{1}\u{1}", "n,,\u{1}auth=Bearer a\u{1}", "n,,\u{1}auth=Bearer a", "y,,\u{1}auth=Bearer a\u{1}\u{1}",
-            "n,\u{1}auth=Bearer a\u{1}\u{1}", "n,b=x,\u{1}auth=Bearer a\u{1}\u{1}", "n,a=,\u{1}auth=Bearer a\u{1}\u{1}", "n,a==,\u{1}auth=Bearer a\u{1}\u{1}",
-            "n,a=x,y,\u{1}auth=Bearer a\u{1}\u{1}", "n,,\u{1}auth=Basic a\u{1}\u{1}", "n,,\u{1}auth=Bearer\u{1}\u{1}", "n,,\u{1}auth=Bearer =\u{1}\u{1}",
-            "n,,\u{1}auth=Bearer a b\u{1}\u{1}", "n,,\u{1}auth=Bearer a\u{1}auth=Bearer b\u{1}\u{1}", "n,,\u{1}auth=Bearer a\u{1}x1=2\u{1}\u{1}",
-            "n,,\u{1}auth=Bearer a\u{1}x=\u{1}\u{1}", "n,,\u{1}auth=Bearer a\u{1}x=é\u{1}\u{1}", "n,,\u{1}host=x\u{1}\u{1}", "n,,\u{1}auth=Bearer a\u{1}\u{1}\u{1}",
+            "",
+            "\u{1}",
+            "n,,",
+            "n,,\u{1}",
+            "n,,\u{1}\u{1}",
+            "n,,\u{1}auth=Bearer a\u{1}",
+            "n,,\u{1}auth=Bearer a",
+            "y,,\u{1}auth=Bearer a\u{1}\u{1}",
+            "n,\u{1}auth=Bearer a\u{1}\u{1}",
+            "n,b=x,\u{1}auth=Bearer a\u{1}\u{1}",
+            "n,a=,\u{1}auth=Bearer a\u{1}\u{1}",
+            "n,a==,\u{1}auth=Bearer a\u{1}\u{1}",
+            "n,a=x,y,\u{1}auth=Bearer a\u{1}\u{1}",
+            "n,,\u{1}auth=Basic a\u{1}\u{1}",
+            "n,,\u{1}auth=Bearer\u{1}\u{1}",
+            "n,,\u{1}auth=Bearer =\u{1}\u{1}",
+            "n,,\u{1}auth=Bearer a b\u{1}\u{1}",
+            "n,,\u{1}auth=Bearer a\u{1}auth=Bearer b\u{1}\u{1}",
+            "n,,\u{1}auth=Bearer a\u{1}x1=2\u{1}\u{1}",
+            "n,,\u{1}auth=Bearer a\u{1}x=\u{1}\u{1}",
+            "n,,\u{1}auth=Bearer a\u{1}x=é\u{1}\u{1}",
+            "n,,\u{1}host=x\u{1}\u{1}",
+            "n,,\u{1}auth=Bearer a\u{1}\u{1}\u{1}",
         ] {
             assert_eq!(parse(text), Err(Malformed), "{text:?}");
         }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::{
-    AuditLine, Broker, Credentials, Dismissed, LimitKind, LoginOutcome, Refused, Reply, ReplyTo, ScramExchange, ScramMechanism, ScramRefused, Seat, TokenLogin,
-    TokenRefusal, User,
+    AuditLine, Broker, Credentials, Dismissed, LimitKind, LoginOutcome, Refused, Reply, ReplyTo, ScramExchange,
+    ScramMechanism, ScramRefused, Seat, TokenLogin, TokenRefusal, User,
 };
 use bytes::Bytes;
 use kafka_wire::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
@@ -54,7 +54,8 @@ pub enum SaslMechanism {
 
 impl SaslMechanism {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::Scram(ScramMechanism::Sha256), Self::Scram(ScramMechanism::Sha512), Self::OauthBearer];
+    pub const ALL: [Self; 4] =
+        [Self::Plain, Self::Scram(ScramMechanism::Sha256), Self::Scram(ScramMechanism::Sha512), Self::OauthBearer];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -94,10 +95,18 @@ impl SaslRules {
 }
 
 enum Phase {
-    Handshake { versions_told: bool },
-    Exchange { mechanism: SaslMechanism, begun: Begun },
+    Handshake {
+        versions_told: bool,
+    },
+    Exchange {
+        mechanism: SaslMechanism,
+        begun: Begun,
+    },
     /// A password is with those who verify it; the answer comes under this token.
-    Verifying { token: u64, name: String },
+    Verifying {
+        token: u64,
+        name: String,
+    },
     Known,
     Refused,
 }
@@ -298,7 +307,12 @@ fn codec(key: i16) -> &'static ApiKey {
 
 impl Session {
     /// Takes a request of somebody who is not known yet, or says anew who he is.
-    pub(super) fn authenticate(&mut self, bytes: Bytes, shard: &mut ShardContext, now: Instant) -> Result<(), CloseReason> {
+    pub(super) fn authenticate(
+        &mut self,
+        bytes: Bytes,
+        shard: &mut ShardContext,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
         let length = bytes.len();
         let Some(sasl) = &mut self.sasl else { return Ok(()) };
         if let (true, Phase::Exchange { .. }) = (sasl.raw, &sasl.phase) {
@@ -307,20 +321,24 @@ impl Session {
         }
         let (header, mut reader) = RequestHeader::decode(bytes)?;
         let unexpected = || CloseReason::Unexpected(header.api_key);
-        let asked = |api| Asked { api, version: header.api_version, correlation_id: header.correlation_id, bytes: length, now };
+        let asked =
+            |api| Asked { api, version: header.api_version, correlation_id: header.correlation_id, bytes: length, now };
         match (&mut sasl.phase, header.api_key) {
             (Phase::Handshake { versions_told: told @ false }, VERSIONS) => {
                 *told = handlers::find(VERSIONS).is_some_and(|api| api.serves(header.api_version));
                 self.serve(Request { header: &header, reader: &mut reader, length, given: None }, shard, now)
             }
-            (Phase::Handshake { .. }, HANDSHAKE) => self.choose_mechanism(asked(check_version(HANDSHAKE, header.api_version)?), &mut reader),
+            (Phase::Handshake { .. }, HANDSHAKE) => {
+                self.choose_mechanism(asked(check_version(HANDSHAKE, header.api_version)?), &mut reader)
+            }
             (Phase::Exchange { .. }, AUTHENTICATE) => {
                 let api = check_version(AUTHENTICATE, header.api_version)?;
                 let request = SaslAuthenticateRequest::decode(&mut reader, header.api_version)?;
                 self.take_token(asked(api), &request.auth_bytes)
             }
             (Phase::Exchange { .. }, HANDSHAKE) => {
-                let answer = SaslHandshakeResponse { error_code: ErrorCode::IllegalSaslState.code(), ..Default::default() };
+                let answer =
+                    SaslHandshakeResponse { error_code: ErrorCode::IllegalSaslState.code(), ..Default::default() };
                 let asked = asked(check_version(HANDSHAKE, header.api_version)?);
                 self.refuse(asked, Some(Box::new(answer)), Refusal::new("", "a handshake within an exchange", None));
                 Ok(())
@@ -335,15 +353,24 @@ impl Session {
         let Some(sasl) = &mut self.sasl else { return Ok(()) };
         let offered = sasl.rules.mechanisms.iter();
         let mechanism = SaslMechanism::of_name(&request.mechanism).filter(|one| sasl.rules.mechanisms.contains(one));
-        let mut answer = SaslHandshakeResponse { mechanisms: offered.map(|one| Str::from_static(one.name())).collect(), ..Default::default() };
+        let mut answer = SaslHandshakeResponse {
+            mechanisms: offered.map(|one| Str::from_static(one.name())).collect(),
+            ..Default::default()
+        };
         let problem = match (mechanism, &sasl.known) {
             (None, _) => Some((ErrorCode::UnsupportedSaslMechanism, "the mechanism is not offered")),
-            (Some(one), Some(known)) if one != known.mechanism => Some((ErrorCode::IllegalSaslState, "a session is renewed by its own mechanism")),
+            (Some(one), Some(known)) if one != known.mechanism => {
+                Some((ErrorCode::IllegalSaslState, "a session is renewed by its own mechanism"))
+            }
             _ => None,
         };
         if let Some((code, reason)) = problem {
             answer.error_code = code.code();
-            self.refuse(asked, Some(Box::new(answer)), Refusal::new("", format!("{reason}: {:?}", shown(request.mechanism.as_bytes())), None));
+            self.refuse(
+                asked,
+                Some(Box::new(answer)),
+                Refusal::new("", format!("{reason}: {:?}", shown(request.mechanism.as_bytes())), None),
+            );
             return Ok(());
         }
         if let Some(mechanism) = mechanism {
@@ -359,7 +386,9 @@ impl Session {
         let to = self.next_reply_to();
         let peer = self.peer;
         let Some(sasl) = &mut self.sasl else { return Ok(()) };
-        let Phase::Exchange { mechanism, begun } = &mut sasl.phase else { return Err(CloseReason::Unexpected(AUTHENTICATE)) };
+        let Phase::Exchange { mechanism, begun } = &mut sasl.phase else {
+            return Err(CloseReason::Unexpected(AUTHENTICATE));
+        };
         let broker = &self.gateway.broker;
         let verdict = match *mechanism {
             SaslMechanism::Plain => match plain(token) {
@@ -467,13 +496,20 @@ impl Session {
             let length = u32::try_from(token.len()).expect("tokens of ours are short").to_be_bytes();
             self.push(asked.slot(SlotState::Ready(vec![Bytes::from([&length[..], &token].concat())])));
         } else {
-            self.answer(asked, &SaslAuthenticateResponse { auth_bytes: token.into(), session_lifetime_ms, ..Default::default() });
+            self.answer(
+                asked,
+                &SaslAuthenticateResponse { auth_bytes: token.into(), session_lifetime_ms, ..Default::default() },
+            );
         }
     }
 
     fn refuse_token(&mut self, asked: Asked, refusal: Refusal) {
         let mechanism = self.sasl.as_ref().and_then(|sasl| sasl.chosen()).map_or("", SaslMechanism::name);
-        let general = || format!("Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}");
+        let general = || {
+            format!(
+                "Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
+            )
+        };
         let told = refusal.told.clone().unwrap_or_else(general);
         let error_code = ErrorCode::SaslAuthenticationFailed.code();
         let body = SaslAuthenticateResponse { error_code, error_message: Some(told.into()), ..Default::default() };
@@ -547,7 +583,8 @@ fn verdict(name: String, outcome: LoginOutcome) -> Verdict {
 }
 
 fn note_refusal(broker: &Broker, (name, peer): (&str, SocketAddr), mechanism: &str, reason: &str) {
-    let line = AuditLine { who: name, from: peer.ip(), through: "kafka", act: "login", what: mechanism, outcome: reason };
+    let line =
+        AuditLine { who: name, from: peer.ip(), through: "kafka", act: "login", what: mechanism, outcome: reason };
     broker.security().audit_refusal(line);
 }
 
@@ -599,7 +636,9 @@ impl Begun {
         };
         if let Some(other) = first.authorization.filter(|other| other != user.name()) {
             let name = user.name();
-            let told = format!("Authentication failed: Client requested an authorization id ({other}) that is different from the token's principal name ({name})");
+            let told = format!(
+                "Authentication failed: Client requested an authorization id ({other}) that is different from the token's principal name ({name})"
+            );
             return Verdict::Refused(Refusal::new(name, &told, Some(&told)));
         }
         Verdict::Until(user, Duration::from_millis(u64::try_from(expires_ms - now_ms).unwrap_or(0)))
@@ -607,7 +646,8 @@ impl Begun {
 }
 
 fn scram_refusal(name: &str, error: ScramRefused) -> Refusal {
-    const OTHER_NAME: &str = "Authentication failed: Client requested an authorization id that is different from username";
+    const OTHER_NAME: &str =
+        "Authentication failed: Client requested an authorization id that is different from username";
     Refusal::new(name, error, (error == ScramRefused::OtherName).then_some(OTHER_NAME))
 }
 

@@ -1,9 +1,13 @@
 //! Access control entries on sessions: they count with the next request, in fetch sessions too, whoever asks and whatever was remembered.
 
-use broker::{ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResource, PasswordWish, UserWish, WILDCARD};
+use broker::{
+    ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResource, PasswordWish, UserWish, WILDCARD,
+};
 use kafka_wire::ErrorCode;
 use kafka_wire::fetch::FetchRequest;
-use kafka_wire::incremental_alter_configs::{AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+use kafka_wire::incremental_alter_configs::{
+    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
 
 use crate::node::{Node, batch, flexible, partitions, wants, wants_news};
 
@@ -44,7 +48,10 @@ fn an_entry_counts_with_the_next_request() {
     give(&node, AclPermission::Deny, AclOperation::Write, "t");
     assert_eq!(node.produce(client, "t", 0, batch(1)).0, DENIED);
     let denied = AclFilter { permission: Some(AclPermission::Deny), ..AclFilter::default() };
-    let removed = node.broker().delete_acls(&[denied, AclFilter { operation: Some(AclOperation::Alter), ..AclFilter::default() }]).expect("durable");
+    let removed = node
+        .broker()
+        .delete_acls(&[denied, AclFilter { operation: Some(AclOperation::Alter), ..AclFilter::default() }])
+        .expect("durable");
     assert_eq!(removed.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0]);
     assert_eq!(node.produce(client, "t", 0, batch(1)), (0, 1));
     // Of another listener's client that says who it is nothing is known; here nobody does.
@@ -74,7 +81,11 @@ fn a_fetch_session_gives_what_may_be_read_now() {
     assert_eq!(removed[0].len(), 1);
     let other = node.connect();
     let again = node.fetch(other, &in_session(wants_news(), first.session_id, 2));
-    assert!(partitions(&again).iter().any(|(partition, code, bytes)| (*partition, *code) == (0, 0) && *bytes > 0), "{:?}", partitions(&again));
+    assert!(
+        partitions(&again).iter().any(|(partition, code, bytes)| (*partition, *code) == (0, 0) && *bytes > 0),
+        "{:?}",
+        partitions(&again)
+    );
     node.stop();
 }
 
@@ -83,12 +94,22 @@ const GROUP: i8 = 32;
 
 /// What comes of naming a topic for a group's dead letters.
 fn name_letters(node: &mut Node, client: usize, topic: &str) -> i16 {
-    let config = AlterableConfig { name: "mainstem.share.dead.letter.topic".into(), value: Some(topic.into()), ..Default::default() };
-    let group = AlterConfigsResource { resource_type: GROUP, resource_name: "g".into(), configs: vec![config], ..Default::default() };
+    let config = AlterableConfig {
+        name: "mainstem.share.dead.letter.topic".into(),
+        value: Some(topic.into()),
+        ..Default::default()
+    };
+    let group = AlterConfigsResource {
+        resource_type: GROUP,
+        resource_name: "g".into(),
+        configs: vec![config],
+        ..Default::default()
+    };
     let request = IncrementalAlterConfigsRequest { resources: vec![group], ..Default::default() };
     node.send(client, ALTER_CONFIGS, 1, |writer| request.encode(writer, ALTER_CONFIGS.1)).expect("taken");
     let (_, body) = node.answer(client);
-    let response = IncrementalAlterConfigsResponse::decode(&mut flexible(ALTER_CONFIGS, body), ALTER_CONFIGS.1).expect("an answer");
+    let response = IncrementalAlterConfigsResponse::decode(&mut flexible(ALTER_CONFIGS, body), ALTER_CONFIGS.1)
+        .expect("an answer");
     response.responses[0].error_code
 }
 
@@ -129,14 +150,19 @@ fn a_certificate_names_who_asks() {
     let rules = ("ssl.principal.mapping.rules", "RULE:^CN=([a-z]+),O=us$/$1/");
     let mut node = Node::start(folder.path(), &[AUTHORIZER, rules, ("mainstem.password.iterations", "1000")]);
     let tags = Some(vec!["administrator".to_owned()]);
-    node.broker().put_user(UserWish { name: "ann".to_owned(), password: PasswordWish::Remove, tags, limits: None }).expect("taken");
+    node.broker()
+        .put_user(UserWish { name: "ann".to_owned(), password: PasswordWish::Remove, tags, limits: None })
+        .expect("taken");
     let administrator = node.connect();
     node.set_certified(administrator, "CN=ann,O=us");
     node.create_topic(administrator, "t", 1);
     let client = node.connect();
     node.set_certified(client, "CN=bob,O=us");
     assert_eq!(node.produce(client, "t", 0, batch(1)).0, DENIED);
-    let made = node.broker().create_acls(vec![Acl { principal: "User:bob".to_owned(), ..entry(AclPermission::Allow, AclOperation::Write, "t") }]);
+    let made = node.broker().create_acls(vec![Acl {
+        principal: "User:bob".to_owned(),
+        ..entry(AclPermission::Allow, AclOperation::Write, "t")
+    }]);
     assert_eq!(made, [Ok(())]);
     assert_eq!(node.produce(client, "t", 0, batch(1)), (0, 0));
     let stranger = node.connect();
@@ -157,9 +183,15 @@ fn a_certificate_names_who_asks() {
 #[test]
 fn the_table_says_of_each_api_what_it_needs() {
     let decisions = include_str!("../../../../docs/adr/0021-acls.md");
-    let rows: Vec<&str> = decisions.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.split('|').nth(1)).collect();
-    let words = |row: &&str| row.split(|letter: char| !letter.is_ascii_alphanumeric()).map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<&str> =
+        decisions.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.split('|').nth(1)).collect();
+    let words =
+        |row: &&str| row.split(|letter: char| !letter.is_ascii_alphanumeric()).map(str::to_owned).collect::<Vec<_>>();
     let named: Vec<String> = rows.iter().flat_map(words).collect();
-    let without: Vec<&str> = kafka_gateway::apis().iter().map(|api| api.key().name).filter(|name| !named.iter().any(|word| word == name)).collect();
+    let without: Vec<&str> = kafka_gateway::apis()
+        .iter()
+        .map(|api| api.key().name)
+        .filter(|name| !named.iter().any(|word| word == name))
+        .collect();
     assert!(without.is_empty(), "{without:?}");
 }

@@ -3,7 +3,6 @@
 
 use broker::NOBODY;
 use delivery::Claim;
-use kafka_wire::{ErrorCode, Reader, Writer};
 use kafka_wire::consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
@@ -14,6 +13,7 @@ use kafka_wire::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
 use kafka_wire::list_groups::{ListGroupsRequest, ListGroupsResponse};
 use kafka_wire::list_transactions::{ListTransactionsRequest, ListTransactionsResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+use kafka_wire::{ErrorCode, Reader, Writer};
 use types::LogId;
 
 use crate::memory::peak;
@@ -39,25 +39,41 @@ const USUAL_BYTES: usize = 1 << 20;
 fn start(folder: &std::path::Path) -> (Node, usize) {
     let mut node = Node::start_with_answers(folder, 64 << 10);
     let client = node.connect();
-    let topic = |number| CreatableTopic { name: format!("t{number:02}").into(), num_partitions: PARTITIONS as i32, replication_factor: 1, ..Default::default() };
-    let request = CreateTopicsRequest { topics: (0..TOPICS).map(topic).collect(), timeout_ms: 60_000, ..Default::default() };
+    let topic = |number| CreatableTopic {
+        name: format!("t{number:02}").into(),
+        num_partitions: PARTITIONS as i32,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let request =
+        CreateTopicsRequest { topics: (0..TOPICS).map(topic).collect(), timeout_ms: 60_000, ..Default::default() };
     node.send(client, CREATE_TOPICS, 1, |writer| request.encode(writer, CREATE_TOPICS.1)).expect("taken");
     let (_, body) = node.answer(client);
-    let response = CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
+    let response =
+        CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
     assert!(response.topics.iter().all(|topic| topic.error_code == 0));
     (node, client)
 }
 
 /// Length of an answer, and name, code and partitions of its topics.
-fn metadata(node: &mut Node, client: usize, version: i16, topics: Option<&[&str]>) -> (usize, Vec<(String, i16, usize)>) {
+fn metadata(
+    node: &mut Node,
+    client: usize,
+    version: i16,
+    topics: Option<&[&str]>,
+) -> (usize, Vec<(String, i16, usize)>) {
     let named = |name: &&str| MetadataRequestTopic { name: Some((*name).into()), ..Default::default() };
-    let request = MetadataRequest { topics: topics.map(|topics| topics.iter().map(named).collect()), ..Default::default() };
+    let request =
+        MetadataRequest { topics: topics.map(|topics| topics.iter().map(named).collect()), ..Default::default() };
     node.send(client, (3, version), 1, |writer| request.encode(writer, version)).expect("taken");
     let (_, body) = node.answer(client);
     let bytes = body.len();
     let response = MetadataResponse::decode(&mut flexible((3, version), body), version).expect("an answer");
     assert_eq!(response.brokers.len(), 1);
-    let told = response.topics.into_iter().map(|topic| (topic.name.unwrap_or_default().to_string(), topic.error_code, topic.partitions.len()));
+    let told = response
+        .topics
+        .into_iter()
+        .map(|topic| (topic.name.unwrap_or_default().to_string(), topic.error_code, topic.partitions.len()));
     (bytes, told.collect())
 }
 
@@ -68,11 +84,18 @@ fn topics_for_which_there_is_no_room_are_to_be_asked_for_again() {
     for version in [9, 10, 12, 13] {
         let (bytes, told) = metadata(&mut node, client, version, None);
         assert!(bytes < USUAL_BYTES + (TOPICS << 8), "{bytes} bytes in version {version}");
-        let whole: Vec<bool> = told.iter().map(|(_, code, partitions)| (*code, *partitions) == (0, PARTITIONS)).collect();
-        let later = told.iter().filter(|(_, code, partitions)| (*code, *partitions) == (ErrorCode::LeaderNotAvailable.code(), 0));
+        let whole: Vec<bool> =
+            told.iter().map(|(_, code, partitions)| (*code, *partitions) == (0, PARTITIONS)).collect();
+        let later = told
+            .iter()
+            .filter(|(_, code, partitions)| (*code, *partitions) == (ErrorCode::LeaderNotAvailable.code(), 0));
         let count = whole.iter().filter(|whole| **whole).count();
-        assert!(told.len() == TOPICS && count > 10 && count + later.count() == TOPICS, "{count} of {TOPICS} in version {version}");
-        let missing = told.iter().find(|(_, code, _)| *code != 0).map(|(name, _, _)| name.clone()).expect("one that had no room");
+        assert!(
+            told.len() == TOPICS && count > 10 && count + later.count() == TOPICS,
+            "{count} of {TOPICS} in version {version}"
+        );
+        let missing =
+            told.iter().find(|(_, code, _)| *code != 0).map(|(name, _, _)| name.clone()).expect("one that had no room");
         let (_, told) = metadata(&mut node, client, version, Some(&[&missing]));
         assert_eq!(told, [(missing, 0, PARTITIONS)], "who asks again gets on");
     }
@@ -86,8 +109,10 @@ fn sizes_for_which_there_is_no_room_are_refused() {
     let request = DescribeLogDirsRequest { topics: None, ..Default::default() };
     node.send(client, DESCRIBE_LOG_DIRS, 1, |writer| request.encode(writer, DESCRIBE_LOG_DIRS.1)).expect("taken");
     let (_, body) = node.answer(client);
-    let response = DescribeLogDirsResponse::decode(&mut flexible(DESCRIBE_LOG_DIRS, body), DESCRIBE_LOG_DIRS.1).expect("an answer");
-    let told: Vec<(i16, usize)> = response.results.iter().map(|result| (result.error_code, result.topics.len())).collect();
+    let response = DescribeLogDirsResponse::decode(&mut flexible(DESCRIBE_LOG_DIRS, body), DESCRIBE_LOG_DIRS.1)
+        .expect("an answer");
+    let told: Vec<(i16, usize)> =
+        response.results.iter().map(|result| (result.error_code, result.topics.len())).collect();
     assert_eq!(told, [(ErrorCode::PolicyViolation.code(), 0)]);
     node.stop();
 }
@@ -107,7 +132,8 @@ fn short_requests_that_ask_for_much_are_answered_by_other_threads() {
     let (mut node, client) = start(folder.path());
     let metadata = |names: Option<&[&str]>| {
         let named = |name: &&str| MetadataRequestTopic { name: Some((*name).into()), ..Default::default() };
-        let request = MetadataRequest { topics: names.map(|names| names.iter().map(named).collect()), ..Default::default() };
+        let request =
+            MetadataRequest { topics: names.map(|names| names.iter().map(named).collect()), ..Default::default() };
         move |writer: &mut Writer| request.encode(writer, METADATA.1)
     };
     assert!(is_made_elsewhere(&mut node, client, METADATA, metadata(None)), "60,000 partitions");
@@ -118,7 +144,8 @@ fn short_requests_that_ask_for_much_are_answered_by_other_threads() {
     let sizes = DescribeLogDirsRequest { topics: Some(Vec::new()), ..Default::default() };
     assert!(is_made_elsewhere(&mut node, client, DESCRIBE_LOG_DIRS, |writer| sizes.encode(writer, DESCRIBE_LOG_DIRS.1)));
     let groups = ListGroupsRequest::default();
-    let list = |node: &mut Node| is_made_elsewhere(node, client, LIST_GROUPS, |writer| groups.encode(writer, LIST_GROUPS.1));
+    let list =
+        |node: &mut Node| is_made_elsewhere(node, client, LIST_GROUPS, |writer| groups.encode(writer, LIST_GROUPS.1));
     assert!(!list(&mut node));
     (0..501).for_each(|number| node.broker().make_share_group(&format!("g{number}")).expect("a name that is free"));
     assert!(list(&mut node));
@@ -135,7 +162,8 @@ fn many_groups_are_gone_through_in_turns() {
     let turns = |node: &Node| node.broker().unpacking().counts().turns.load(std::sync::atomic::Ordering::Relaxed);
     for version in 0..=5 {
         let before = turns(&node);
-        node.send(client, (LIST_GROUPS.0, version), 1, |writer| ListGroupsRequest::default().encode(writer, version)).expect("taken");
+        node.send(client, (LIST_GROUPS.0, version), 1, |writer| ListGroupsRequest::default().encode(writer, version))
+            .expect("taken");
         let (_, body) = node.answer(client);
         let mut reader = if version >= 3 { flexible((LIST_GROUPS.0, version), body) } else { Reader::new(body) };
         let response = ListGroupsResponse::decode(&mut reader, version).expect("an answer");
@@ -158,7 +186,10 @@ fn a_list_of_groups_is_whole_or_refused() {
         let response = ListGroupsResponse::decode(&mut flexible(LIST_GROUPS, body), LIST_GROUPS.1).expect("an answer");
         (response.error_code, response.groups.len())
     };
-    let make = |node: &Node, from: usize, to: usize| (from..to).for_each(|number| node.broker().make_share_group(&format!("{number:0200}")).expect("a name that is free"));
+    let make = |node: &Node, from: usize, to: usize| {
+        (from..to)
+            .for_each(|number| node.broker().make_share_group(&format!("{number:0200}")).expect("a name that is free"))
+    };
     make(&node, 0, 3_000);
     assert_eq!(list(&mut node), (0, 3_000), "a usual answer always fits");
     make(&node, 3_000, 6_000);
@@ -185,12 +216,17 @@ fn producers_for_which_there_is_no_room_are_to_be_asked_for_again() {
     let described = |node: &mut Node, partitions: &[i32]| {
         node.send(client, DESCRIBE_PRODUCERS, 1, request(partitions)).expect("taken");
         let (_, body) = node.answer(client);
-        let response = DescribeProducersResponse::decode(&mut flexible(DESCRIBE_PRODUCERS, body), DESCRIBE_PRODUCERS.1).expect("an answer");
+        let response = DescribeProducersResponse::decode(&mut flexible(DESCRIBE_PRODUCERS, body), DESCRIBE_PRODUCERS.1)
+            .expect("an answer");
         let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
         partitions.map(|one| (one.partition_index, one.error_code, one.active_producers.len())).collect::<Vec<_>>()
     };
     let later = ErrorCode::NotLeaderOrFollower.code();
-    assert_eq!(described(&mut node, &[0, 1, 2]), [(0, 0, PRODUCERS), (1, 0, PRODUCERS), (2, later, 0)], "half of the memory for answers");
+    assert_eq!(
+        described(&mut node, &[0, 1, 2]),
+        [(0, 0, PRODUCERS), (1, 0, PRODUCERS), (2, later, 0)],
+        "half of the memory for answers"
+    );
     assert_eq!(described(&mut node, &[2]), [(2, 0, PRODUCERS)], "a client that asks again makes progress");
     assert!(is_made_elsewhere(&mut node, client, DESCRIBE_PRODUCERS, request(&[0, 1])), "800 producers");
     assert!(!is_made_elsewhere(&mut node, client, DESCRIBE_PRODUCERS, request(&[0, 7])));
@@ -201,8 +237,10 @@ fn producers_for_which_there_is_no_room_are_to_be_asked_for_again() {
 fn list_transactions(node: &mut Node, client: usize, pattern: Option<&str>) -> (i16, Vec<String>) {
     node.send(client, LIST_TRANSACTIONS, 1, transactions_like(pattern)).expect("taken");
     let (_, body) = node.answer(client);
-    let response = ListTransactionsResponse::decode(&mut flexible(LIST_TRANSACTIONS, body), LIST_TRANSACTIONS.1).expect("an answer");
-    let mut ids: Vec<String> = response.transaction_states.iter().map(|state| state.transactional_id.to_string()).collect();
+    let response = ListTransactionsResponse::decode(&mut flexible(LIST_TRANSACTIONS, body), LIST_TRANSACTIONS.1)
+        .expect("an answer");
+    let mut ids: Vec<String> =
+        response.transaction_states.iter().map(|state| state.transactional_id.to_string()).collect();
     ids.sort_unstable();
     (response.error_code, ids)
 }
@@ -223,12 +261,22 @@ fn a_pattern_is_compiled_and_matched_by_other_threads_and_is_small() {
     }
     assert!(!is_made_elsewhere(&mut node, client, LIST_TRANSACTIONS, transactions_like(None)));
     assert!(!is_made_elsewhere(&mut node, client, LIST_TRANSACTIONS, transactions_like(Some(""))), "no pattern");
-    assert!(is_made_elsewhere(&mut node, client, LIST_TRANSACTIONS, transactions_like(Some("a"))), "however few ids there are");
-    assert_eq!(list_transactions(&mut node, client, Some("orders-.*")), (0, vec!["orders-1".to_owned(), "orders-2".to_owned()]));
+    assert!(
+        is_made_elsewhere(&mut node, client, LIST_TRANSACTIONS, transactions_like(Some("a"))),
+        "however few ids there are"
+    );
+    assert_eq!(
+        list_transactions(&mut node, client, Some("orders-.*")),
+        (0, vec!["orders-1".to_owned(), "orders-2".to_owned()])
+    );
     assert_eq!(list_transactions(&mut node, client, Some("orders")), (0, Vec::new()), "all of an id matches");
     assert_eq!(list_transactions(&mut node, client, Some(r"\w+-\d{1,20}")).1.len(), 2);
     assert_eq!(init_of(&mut node, client, "aéb", 60_000).0, DONE);
-    assert_eq!(list_transactions(&mut node, client, Some("a.b")).1, ["aéb"], "a character is one, however many bytes it has");
+    assert_eq!(
+        list_transactions(&mut node, client, Some("a.b")).1,
+        ["aéb"],
+        "a character is one, however many bytes it has"
+    );
     let refused = (ErrorCode::InvalidRegularExpression.code(), Vec::new());
     assert_eq!(list_transactions(&mut node, client, Some("(")), refused);
     assert_eq!(list_transactions(&mut node, client, Some("(.*(a|c)[ac]{3000})?")), refused, "too large");
@@ -296,10 +344,16 @@ fn transactions_for_which_there_is_no_room_are_to_be_asked_for_again() {
         }
     }
     let described = |node: &mut Node, ids: &[&str]| {
-        let request = DescribeTransactionsRequest { transactional_ids: ids.iter().map(|id| (*id).into()).collect(), ..Default::default() };
-        node.send(client, DESCRIBE_TRANSACTIONS, 1, |writer| request.encode(writer, DESCRIBE_TRANSACTIONS.1)).expect("taken");
+        let request = DescribeTransactionsRequest {
+            transactional_ids: ids.iter().map(|id| (*id).into()).collect(),
+            ..Default::default()
+        };
+        node.send(client, DESCRIBE_TRANSACTIONS, 1, |writer| request.encode(writer, DESCRIBE_TRANSACTIONS.1))
+            .expect("taken");
         let (_, body) = node.answer(client);
-        let response = DescribeTransactionsResponse::decode(&mut flexible(DESCRIBE_TRANSACTIONS, body), DESCRIBE_TRANSACTIONS.1).expect("an answer");
+        let response =
+            DescribeTransactionsResponse::decode(&mut flexible(DESCRIBE_TRANSACTIONS, body), DESCRIBE_TRANSACTIONS.1)
+                .expect("an answer");
         let told = response.transaction_states.into_iter().map(|one| {
             let partitions = one.topics.iter().map(|topic| topic.partitions.len()).sum();
             (one.transactional_id.to_string(), one.error_code, partitions)
@@ -307,12 +361,19 @@ fn transactions_for_which_there_is_no_room_are_to_be_asked_for_again() {
         told.collect::<Vec<(String, i16, usize)>>()
     };
     let told = |id: &str, code: ErrorCode, partitions: usize| (id.to_owned(), code.code(), partitions);
-    let (none, later, unknown) = (ErrorCode::None, ErrorCode::CoordinatorLoadInProgress, ErrorCode::TransactionalIdNotFound);
+    let (none, later, unknown) =
+        (ErrorCode::None, ErrorCode::CoordinatorLoadInProgress, ErrorCode::TransactionalIdNotFound);
     // The first may have more than there is room for, and nothing follows what did not fit.
     let ids = ["no", "a", "b", "c"];
-    assert_eq!(described(&mut node, &ids), [told("no", unknown, 0), told("a", none, PARTITIONS), told("b", later, 0), told("c", later, 0)]);
+    assert_eq!(
+        described(&mut node, &ids),
+        [told("no", unknown, 0), told("a", none, PARTITIONS), told("b", later, 0), told("c", later, 0)]
+    );
     assert_eq!(described(&mut node, &["b"]), [told("b", none, PARTITIONS)], "a client that asks again makes progress");
-    assert_eq!(described(&mut node, &["d", "c", "no"]), [told("d", none, 0), told("c", none, 1), told("no", unknown, 0)]);
+    assert_eq!(
+        described(&mut node, &["d", "c", "no"]),
+        [told("d", none, 0), told("c", none, 1), told("no", unknown, 0)]
+    );
     node.stop();
 }
 
@@ -323,14 +384,24 @@ fn settings_of_many_groups_take_the_memory_of_their_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = Node::start(folder.path(), &[]);
     let client = node.connect();
-    let group = |number| DescribeConfigsResource { resource_type: 32, resource_name: format!("g{number}").into(), configuration_keys: None, ..Default::default() };
+    let group = |number| DescribeConfigsResource {
+        resource_type: 32,
+        resource_name: format!("g{number}").into(),
+        configuration_keys: None,
+        ..Default::default()
+    };
     let request = DescribeConfigsRequest { resources: (0..GROUPS).map(group).collect(), ..Default::default() };
-    let (sent, held) = peak(|| node.send(client, DESCRIBE_CONFIGS, 1, |writer| request.encode(writer, DESCRIBE_CONFIGS.1)));
+    let (sent, held) =
+        peak(|| node.send(client, DESCRIBE_CONFIGS, 1, |writer| request.encode(writer, DESCRIBE_CONFIGS.1)));
     sent.expect("taken");
     let (_, body) = node.answer(client);
     let answer = body.len();
-    let response = DescribeConfigsResponse::decode(&mut flexible(DESCRIBE_CONFIGS, body), DESCRIBE_CONFIGS.1).expect("an answer");
-    assert!(response.results.len() == GROUPS && response.results.iter().all(|one| one.error_code == 0 && one.configs.len() > 10));
+    let response =
+        DescribeConfigsResponse::decode(&mut flexible(DESCRIBE_CONFIGS, body), DESCRIBE_CONFIGS.1).expect("an answer");
+    assert!(
+        response.results.len() == GROUPS
+            && response.results.iter().all(|one| one.error_code == 0 && one.configs.len() > 10)
+    );
     assert!(held < 2 * answer, "{held} bytes for an answer of {answer}");
     node.stop();
 }
@@ -352,14 +423,20 @@ fn answers_that_wait_for_another_one_are_few_and_count() {
     };
     node.send(client, JOIN_GROUP, 1, |writer| join.encode(writer, JOIN_GROUP.1)).expect("taken");
     assert!(node.poll(client).is_none(), "it waits for other members");
-    let request = MetadataRequest { topics: Some(vec![MetadataRequestTopic { name: Some("t".into()), ..Default::default() }]), ..Default::default() };
+    let request = MetadataRequest {
+        topics: Some(vec![MetadataRequestTopic { name: Some("t".into()), ..Default::default() }]),
+        ..Default::default()
+    };
     let mut taken = 0;
     while node.session(client).wants_read() {
         node.send(client, (3, 4), 2, |writer| request.encode(writer, 4)).expect("taken");
         taken += 1;
     }
     let held = node.gateway.pinned_bytes();
-    assert!((4..8).contains(&taken) && node.session(client).holds_answers() && held > 64 << 10, "{taken} answers, {held} bytes");
+    assert!(
+        (4..8).contains(&taken) && node.session(client).holds_answers() && held > 64 << 10,
+        "{taken} answers, {held} bytes"
+    );
     node.drain(client);
     (0..=taken).for_each(|_| _ = node.answer(client));
     assert!(node.session(client).wants_read() && !node.session(client).holds_answers());
@@ -394,8 +471,15 @@ fn expressions_of_groups_are_matched_by_other_threads() {
         let elsewhere = !node.session(client).wants_read();
         let (_, body) = node.answer(client);
         assert!(node.session(client).wants_read());
-        let answer = ConsumerGroupHeartbeatResponse::decode(&mut flexible(CONSUMER_HEARTBEAT, body), CONSUMER_HEARTBEAT.1).expect("an answer");
-        (elsewhere, answer.error_code, answer.member_epoch, answer.assignment.map(|assignment| assignment.topic_partitions.len()))
+        let answer =
+            ConsumerGroupHeartbeatResponse::decode(&mut flexible(CONSUMER_HEARTBEAT, body), CONSUMER_HEARTBEAT.1)
+                .expect("an answer");
+        (
+            elsewhere,
+            answer.error_code,
+            answer.member_epoch,
+            answer.assignment.map(|assignment| assignment.topic_partitions.len()),
+        )
     };
     let invalid = ErrorCode::InvalidRegularExpression.code();
     assert_eq!(told(&mut node, 0, Some("(")), (true, invalid, 0, None));

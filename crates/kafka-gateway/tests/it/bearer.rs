@@ -26,7 +26,13 @@ const INVALID: &[u8] = b"{\"status\":\"invalid_token\"}";
 
 fn rules(session_max: Option<Duration>) -> Option<Arc<SaslRules>> {
     let mechanisms = vec![SaslMechanism::OauthBearer];
-    Some(Arc::new(SaslRules { mechanisms, session_max, request_bytes_max: 10_000, login_max: LOGIN_MAX, refusal_delay: DELAY }))
+    Some(Arc::new(SaslRules {
+        mechanisms,
+        session_max,
+        request_bytes_max: 10_000,
+        login_max: LOGIN_MAX,
+        refusal_delay: DELAY,
+    }))
 }
 
 fn base64(bytes: impl AsRef<[u8]>) -> String {
@@ -44,7 +50,8 @@ impl Authority {
 
     fn keys(&self) -> TokenKeys {
         let key = base64(self.0.public_key());
-        TokenKeys::parse(format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{key}"}}]}}"#).as_bytes()).expect("a set")
+        TokenKeys::parse(format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{key}"}}]}}"#).as_bytes())
+            .expect("a set")
     }
 
     /// What a client says first, with a token about somebody that lasts so many seconds from now.
@@ -128,7 +135,12 @@ fn a_bad_token_is_told_first_and_refused_then() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut node, authority) = node(folder.path());
     let (expired, forged) = (authority.message(&node, "alice", -60), Authority::new().message(&node, "alice", 60));
-    for (bad, heard) in [(&expired, &b"\x01"[..]), (&forged, b"\x01"), (&expired, b""), (&expired, &authority.message(&node, "alice", 60)[..])] {
+    for (bad, heard) in [
+        (&expired, &b"\x01"[..]),
+        (&forged, b"\x01"),
+        (&expired, b""),
+        (&expired, &authority.message(&node, "alice", 60)[..]),
+    ] {
         let client = node.connect_to(rules(None));
         let answer = login(&mut node, client, bad);
         assert_eq!((answer.error_code, &answer.auth_bytes[..], answer.session_lifetime_ms), (0, INVALID, 0));
@@ -142,13 +154,20 @@ fn a_bad_token_is_told_first_and_refused_then() {
     for (message, expected) in [
         (&b"\x01"[..], "due to invalid credentials with SASL mechanism OAUTHBEARER"),
         (b"n,,\x01auth=Basic x\x01\x01", "due to invalid credentials with SASL mechanism OAUTHBEARER"),
-        (&other, "Client requested an authorization id (bob) that is different from the token's principal name (alice)"),
+        (
+            &other,
+            "Client requested an authorization id (bob) that is different from the token's principal name (alice)",
+        ),
     ] {
         let client = node.connect_to(rules(None));
         assert_eq!(handshake(&mut node, client), 0);
         say(&mut node, client, message);
         let answer = refused(&mut node, client);
-        assert!(answer.error_message.as_deref().is_some_and(|text| text.ends_with(expected)), "{:?}", answer.error_message);
+        assert!(
+            answer.error_message.as_deref().is_some_and(|text| text.ends_with(expected)),
+            "{:?}",
+            answer.error_message
+        );
     }
     node.stop();
 }
@@ -163,6 +182,8 @@ fn a_session_is_renewed_by_a_token_of_the_same_user() {
     assert_eq!(handshake(&mut node, client), 0);
     say(&mut node, client, &bob);
     let answer = refused(&mut node, client);
-    assert!(answer.error_message.is_some_and(|text| text.contains("Cannot change principals during re-authentication")));
+    assert!(
+        answer.error_message.is_some_and(|text| text.contains("Cannot change principals during re-authentication"))
+    );
     node.stop();
 }

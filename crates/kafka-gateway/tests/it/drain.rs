@@ -26,7 +26,8 @@ fn long_polls_are_answered_at_once() {
     };
     // The first time a member is only given a name.
     node.send(member, JOIN_GROUP, 1, |writer| join("").encode(writer, JOIN_GROUP.1)).expect("taken");
-    let named = JoinGroupResponse::decode(&mut flexible(JOIN_GROUP, node.answer(member).1), JOIN_GROUP.1).expect("an answer");
+    let named =
+        JoinGroupResponse::decode(&mut flexible(JOIN_GROUP, node.answer(member).1), JOIN_GROUP.1).expect("an answer");
     node.send(member, JOIN_GROUP, 2, |writer| join(&named.member_id).encode(writer, JOIN_GROUP.1)).expect("taken");
     node.send_produce(producer, 3, "t", 0, batch(1));
     assert!(node.poll(member).is_none(), "it waits for other members");

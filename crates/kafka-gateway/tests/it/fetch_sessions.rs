@@ -69,7 +69,10 @@ fn sessions_are_bounded_and_the_idle_give_way() {
     node.advance(std::time::Duration::from_secs(60));
     let fourth = open(&mut node).session_id;
     assert!(fourth != 0, "the one that nobody used for two minutes gave way");
-    assert_eq!(node.fetch(client, &in_session(wants_news(), first, 1)).error_code, ErrorCode::FetchSessionIdNotFound.code());
+    assert_eq!(
+        node.fetch(client, &in_session(wants_news(), first, 1)).error_code,
+        ErrorCode::FetchSessionIdNotFound.code()
+    );
     assert_eq!(node.fetch(client, &in_session(wants_news(), second, 2)).error_code, 0);
     node.stop();
 }
@@ -83,11 +86,19 @@ fn sessions_have_room_for_so_many_partitions_together() {
     let many = |count: i32| (0..count).map(|partition| (partition, 0)).collect::<Vec<_>>();
     let open = |node: &mut Node, count| node.fetch(client, &in_session(wants("t", &many(count)), 0, 0));
     let too_long = open(&mut node, 20_001);
-    assert_eq!((too_long.error_code, too_long.session_id, partitions(&too_long).len()), (0, 0, 20_001), "one alone has not so much");
+    assert_eq!(
+        (too_long.error_code, too_long.session_id, partitions(&too_long).len()),
+        (0, 0, 20_001),
+        "one alone has not so much"
+    );
     let ids: Vec<i32> = (0..25).map(|_| open(&mut node, 20_000).session_id).collect();
     assert!(ids.iter().all(|id| *id != 0));
     let one_more = open(&mut node, 1);
-    assert_eq!((one_more.error_code, one_more.session_id, partitions(&one_more).len()), (0, 0, 1), "served in full, without a session");
+    assert_eq!(
+        (one_more.error_code, one_more.session_id, partitions(&one_more).len()),
+        (0, 0, 1),
+        "served in full, without a session"
+    );
     node.fetch(client, &in_session(wants_news(), ids[0], -1));
     let third = open(&mut node, 10).session_id;
     assert!(third != 0, "the room was given back");

@@ -79,7 +79,9 @@ pub(crate) fn long_filter() -> String {
 /// A batch of so many records that have their numbers for keys.
 pub(crate) fn numbered(count: i64) -> Bytes {
     let numbers = (0..count).map(|number| (number, format!("key-number-{number}")));
-    numbers.fold(BatchBuilder::default(), |builder, (number, key)| builder.record(number, Some(key.as_bytes()), None)).build()
+    numbers
+        .fold(BatchBuilder::default(), |builder, (number, key)| builder.record(number, Some(key.as_bytes()), None))
+        .build()
 }
 
 impl World {
@@ -96,7 +98,8 @@ impl World {
         };
         self.node.send(self.member, HEARTBEAT, 0, |writer| request.encode(writer, HEARTBEAT.1)).expect("taken");
         let (_, body) = self.node.answer(self.member);
-        let response = ConsumerGroupHeartbeatResponse::decode(&mut flexible(HEARTBEAT, body), HEARTBEAT.1).expect("an answer");
+        let response =
+            ConsumerGroupHeartbeatResponse::decode(&mut flexible(HEARTBEAT, body), HEARTBEAT.1).expect("an answer");
         if response.error_code == 0 {
             self.epoch = response.member_epoch;
         }
@@ -106,7 +109,9 @@ impl World {
     fn ask_for(&mut self, client: usize, groups: &[&str]) {
         let coordinator_keys = groups.iter().map(|group| Str::from(*group)).collect();
         let request = FindCoordinatorRequest { coordinator_keys, ..FindCoordinatorRequest::default() };
-        self.node.send(client, FIND_COORDINATOR, 0, |writer| request.encode(writer, FIND_COORDINATOR.1)).expect("taken");
+        self.node
+            .send(client, FIND_COORDINATOR, 0, |writer| request.encode(writer, FIND_COORDINATOR.1))
+            .expect("taken");
         self.node.answer(client);
     }
 
@@ -148,7 +153,9 @@ fn a_member_gets_what_passes_and_hears_how_far_it_was_read() {
 #[test]
 fn client_ids_that_say_the_group() {
     let mut world = world();
-    world.node.configure_group(GROUP, &[("mainstem.filter", "key IN ('3', '7')"), ("mainstem.filter.client.ids", "a, test")]);
+    world
+        .node
+        .configure_group(GROUP, &[("mainstem.filter", "key IN ('3', '7')"), ("mainstem.filter.client.ids", "a, test")]);
     let client = world.node.connect();
     world.is_filtered(client);
     // Somebody with another one is nobody's: nobody of that name is a member.
@@ -263,7 +270,11 @@ fn an_answer_keeps_to_the_bounds_of_its_fetch() {
         request.max_bytes = of_all as i32;
         assert_eq!(read(&world.node.fetch(client, &request)), (vec![13, 17, 23, 27, 33, 37], 50));
         request.topics[0].partitions[0].fetch_offset = 0;
-        assert_eq!(read(&world.node.fetch(client, &request)), (vec![3, 7, 13, 17, 23, 27], 30), "there is no room for a fourth");
+        assert_eq!(
+            read(&world.node.fetch(client, &request)),
+            (vec![3, 7, 13, 17, 23, 27], 30),
+            "there is no room for a fourth"
+        );
     }
     world.node.stop();
 }
@@ -300,7 +311,8 @@ fn what_takes_long_to_judge_is_judged_by_other_threads() {
     let client = world.node.connect();
     world.ask_for(client, &[GROUP]);
     world.is_filtered(client);
-    let turns = |world: &World| world.node.broker().unpacking().counts().turns.load(std::sync::atomic::Ordering::Relaxed);
+    let turns =
+        |world: &World| world.node.broker().unpacking().counts().turns.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(turns(&world), 0, "this takes no time");
     assert_eq!(world.node.produce(client, "t", 0, numbered(3000)).0, 0);
     world.node.configure_group(GROUP, &[("mainstem.filter", &long_filter())]);

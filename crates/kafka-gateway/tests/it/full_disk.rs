@@ -26,7 +26,10 @@ struct Disk {
 
 impl Disk {
     fn new(folder: &Path) -> Arc<Self> {
-        Arc::new(Self { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), full: AtomicBool::new(false) })
+        Arc::new(Self {
+            storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"),
+            full: AtomicBool::new(false),
+        })
     }
 }
 
@@ -100,7 +103,10 @@ fn a_transaction_that_a_full_disk_interrupts_can_end_and_the_next_ones_go_on_whe
         if code == ErrorCode::InvalidProducerEpoch.code() {
             break;
         }
-        assert!([ErrorCode::KafkaStorageError, ErrorCode::ConcurrentTransactions].map(ErrorCode::code).contains(&code), "{code}");
+        assert!(
+            [ErrorCode::KafkaStorageError, ErrorCode::ConcurrentTransactions].map(ErrorCode::code).contains(&code),
+            "{code}"
+        );
         assert!(began.elapsed() < PATIENCE, "time-outs go on");
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -130,7 +136,8 @@ fn a_transaction_whose_time_is_over_ends_when_there_is_space_even_if_nothing_was
     let began = Instant::now();
     assert_eq!(produce_of(&mut node, client, "silent", PRODUCE_V2, 1, batch(silent, 0)).0, DONE);
     fill(&mut node, client, &disk);
-    let taken = (0..).take_while(|number| init_of(&mut node, client, &format!("id-{number}"), 60_000).0 == DONE).count();
+    let taken =
+        (0..).take_while(|number| init_of(&mut node, client, &format!("id-{number}"), 60_000).0 == DONE).count();
     assert!(taken > 0, "state goes on for a while");
     let (code, _) = end_of(&mut node, client, "asked", END_V2, asked, true);
     assert_ne!(code, DONE, "what is not written is not acknowledged");
@@ -172,7 +179,10 @@ fn a_transaction_over_two_journals_ends_when_the_one_that_is_full_has_space() {
     fill(&mut node, client, &disks[1]);
     let (_, mut other) = init_of(&mut node, client, "other", 60_000);
     for ends in 0.. {
-        assert_eq!(produce_of(&mut node, client, "other", PRODUCE_V2, 0, batch(other, 0)).0, ErrorCode::KafkaStorageError.code());
+        assert_eq!(
+            produce_of(&mut node, client, "other", PRODUCE_V2, 0, batch(other, 0)).0,
+            ErrorCode::KafkaStorageError.code()
+        );
         let (code, next) = end_of(&mut node, client, "other", END_V2, other, false);
         if code != DONE {
             assert!(ends > 1, "markers are taken for a while");

@@ -69,7 +69,11 @@ impl File for Gated {
 
 impl Disk {
     pub fn new(folder: &Path) -> Arc<Self> {
-        Arc::new(Self { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), writes: Arc::default(), flushes: Arc::default() })
+        Arc::new(Self {
+            storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"),
+            writes: Arc::default(),
+            flushes: Arc::default(),
+        })
     }
     fn wrap(&self, file: Arc<dyn File>) -> Arc<dyn File> {
         Arc::new(Gated { file, writes: Arc::clone(&self.writes), flushes: Arc::clone(&self.flushes) })

@@ -32,9 +32,17 @@ fn gaps_and_old_epochs_are_refused() {
     let client = node.connect();
     node.create_topic(client, "t", 1);
     assert_eq!(node.produce(client, "t", 0, batch_of(PRODUCER, 1, 0, 3)), (0, 0));
-    assert_eq!(node.produce(client, "t", 0, batch_of(PRODUCER, 1, 4, 1)).0, ErrorCode::OutOfOrderSequenceNumber.code(), "3 is missing");
+    assert_eq!(
+        node.produce(client, "t", 0, batch_of(PRODUCER, 1, 4, 1)).0,
+        ErrorCode::OutOfOrderSequenceNumber.code(),
+        "3 is missing"
+    );
     assert_eq!(node.produce(client, "t", 0, batch_of(PRODUCER, 0, 3, 1)).0, ErrorCode::InvalidProducerEpoch.code());
-    assert_eq!(node.produce(client, "t", 0, batch_of(PRODUCER, 2, 1, 1)).0, ErrorCode::OutOfOrderSequenceNumber.code(), "an epoch begins at 0");
+    assert_eq!(
+        node.produce(client, "t", 0, batch_of(PRODUCER, 2, 1, 1)).0,
+        ErrorCode::OutOfOrderSequenceNumber.code(),
+        "an epoch begins at 0"
+    );
     assert_eq!(node.produce(client, "t", 0, batch_of(PRODUCER, 2, 0, 1)), (0, 3), "nothing refused took an offset");
     node.stop();
 }

@@ -14,7 +14,12 @@ fn set(node: &Node, name: &str, value: &str) {
     node.broker().alter_settings(&[(name.to_owned(), Some(value.to_owned()))]).expect("a limit");
 }
 
-fn create(node: &mut Node, client: usize, topics: &[(&str, i32)], validate_only: bool) -> Vec<(String, i16, Option<String>)> {
+fn create(
+    node: &mut Node,
+    client: usize,
+    topics: &[(&str, i32)],
+    validate_only: bool,
+) -> Vec<(String, i16, Option<String>)> {
     let one = |(name, num_partitions): &(&str, i32)| CreatableTopic {
         name: (*name).into(),
         num_partitions: *num_partitions,
@@ -25,8 +30,11 @@ fn create(node: &mut Node, client: usize, topics: &[(&str, i32)], validate_only:
     let request = CreateTopicsRequest { topics, timeout_ms: 1000, validate_only, ..CreateTopicsRequest::default() };
     node.send(client, CREATE_TOPICS, 1, |writer| request.encode(writer, CREATE_TOPICS.1)).expect("taken");
     let (_, body) = node.answer(client);
-    let response = CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
-    let told = |topic: CreatableTopicResult| (topic.name.to_string(), topic.error_code, topic.error_message.map(|text| text.to_string()));
+    let response =
+        CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
+    let told = |topic: CreatableTopicResult| {
+        (topic.name.to_string(), topic.error_code, topic.error_message.map(|text| text.to_string()))
+    };
     response.topics.into_iter().map(told).collect()
 }
 
@@ -35,11 +43,13 @@ fn codes(answers: &[(String, i16, Option<String>)]) -> Vec<i16> {
 }
 
 fn enlarge(node: &mut Node, client: usize, name: &str, count: i32) -> i16 {
-    let topics = vec![CreatePartitionsTopic { name: name.into(), count, assignments: None, ..CreatePartitionsTopic::default() }];
+    let topics =
+        vec![CreatePartitionsTopic { name: name.into(), count, assignments: None, ..CreatePartitionsTopic::default() }];
     let request = CreatePartitionsRequest { topics, timeout_ms: 1000, ..CreatePartitionsRequest::default() };
     node.send(client, CREATE_PARTITIONS, 1, |writer| request.encode(writer, CREATE_PARTITIONS.1)).expect("taken");
     let (_, body) = node.answer(client);
-    let response = CreatePartitionsResponse::decode(&mut flexible(CREATE_PARTITIONS, body), CREATE_PARTITIONS.1).expect("an answer");
+    let response = CreatePartitionsResponse::decode(&mut flexible(CREATE_PARTITIONS, body), CREATE_PARTITIONS.1)
+        .expect("an answer");
     response.results[0].error_code
 }
 
@@ -52,7 +62,10 @@ fn topics_are_as_many_as_there_may_be_those_of_one_request_together() {
     assert_eq!(codes(&create(&mut node, client, &[("a", 1), ("b", 1), ("c", 1)], false)), [0, 0, POLICY_VIOLATION]);
     let again = create(&mut node, client, &[("c", 1)], true);
     assert_eq!(again[0].2.as_deref(), Some("The node may have 2 topics and no more (mainstem.max.topics)."));
-    assert_eq!((node.broker().limit_use(LimitKind::Topics), node.broker().limits().refused(LimitKind::Topics)), (Some(2), 1));
+    assert_eq!(
+        (node.broker().limit_use(LimitKind::Topics), node.broker().limits().refused(LimitKind::Topics)),
+        (Some(2), 1)
+    );
     node.broker().delete_topic(&node.broker().topic("a").expect("it is there")).expect("deleted");
     assert_eq!(codes(&create(&mut node, client, &[("c", 1)], false)), [0]);
     node.stop();
@@ -77,7 +90,10 @@ fn partitions_are_as_many_as_there_may_be() {
     node.stop();
     let mut node = Node::start(folder.path(), &[]);
     let client = node.connect();
-    assert_eq!((node.broker().limit_use(LimitKind::Partitions), node.broker().limit(LimitKind::Partitions)), (Some(900), 1));
+    assert_eq!(
+        (node.broker().limit_use(LimitKind::Partitions), node.broker().limit(LimitKind::Partitions)),
+        (Some(900), 1)
+    );
     assert_eq!(codes(&create(&mut node, client, &[("d", 1)], false)), [POLICY_VIOLATION]);
     node.stop();
 }
@@ -101,7 +117,10 @@ fn partitions_are_no_more_than_the_memory_has_room_for() {
     let client = node.connect();
     node.broker().limits().bound_by_memory(10 << 10);
     assert_eq!(node.broker().limit(LimitKind::Partitions), 10);
-    assert_eq!(codes(&create(&mut node, client, &[("a", 6), ("b", 50_000), ("c", 5), ("d", 4)], false)), [0, POLICY_VIOLATION, POLICY_VIOLATION, 0]);
+    assert_eq!(
+        codes(&create(&mut node, client, &[("a", 6), ("b", 50_000), ("c", 5), ("d", 4)], false)),
+        [0, POLICY_VIOLATION, POLICY_VIOLATION, 0]
+    );
     assert_eq!(enlarge(&mut node, client, "a", 7), POLICY_VIOLATION);
     node.stop();
 }

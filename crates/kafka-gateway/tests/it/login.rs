@@ -22,13 +22,24 @@ const SESSION: Duration = Duration::from_secs(60);
 
 fn rules(session_max: Option<Duration>) -> Option<Arc<SaslRules>> {
     let mechanisms = vec![SaslMechanism::Plain, SaslMechanism::Scram(ScramMechanism::Sha256)];
-    Some(Arc::new(SaslRules { mechanisms, session_max, request_bytes_max: 1000, login_max: LOGIN_MAX, refusal_delay: DELAY }))
+    Some(Arc::new(SaslRules {
+        mechanisms,
+        session_max,
+        request_bytes_max: 1000,
+        login_max: LOGIN_MAX,
+        refusal_delay: DELAY,
+    }))
 }
 
 /// A node whose only user is alice, with few iterations.
 fn node(folder: &std::path::Path) -> Node {
     let node = Node::start(folder, &[("mainstem.password.iterations", "1000")]);
-    let wish = |name: &str| UserWish { name: name.to_owned(), password: PasswordWish::Clear("wonder".to_owned()), tags: None, limits: None };
+    let wish = |name: &str| UserWish {
+        name: name.to_owned(),
+        password: PasswordWish::Clear("wonder".to_owned()),
+        tags: None,
+        limits: None,
+    };
     node.broker().put_user(wish("alice")).expect("taken");
     node.broker().put_user(wish("bob")).expect("taken");
     node
@@ -58,7 +69,12 @@ type Change<'a> = (&'a dyn Fn(&Node), i16);
 fn a_login_ends_with_the_user_with_whom_it_began() {
     let define = |node: &Node, password: &str, tags: &[&str]| {
         let tags = Some(tags.iter().map(|tag| (*tag).to_owned()).collect());
-        let wish = UserWish { name: "alice".to_owned(), password: PasswordWish::Clear(password.to_owned()), tags, limits: None };
+        let wish = UserWish {
+            name: "alice".to_owned(),
+            password: PasswordWish::Clear(password.to_owned()),
+            tags,
+            limits: None,
+        };
         node.broker().put_user(wish).expect("taken");
     };
     let delete = |node: &Node| assert!(node.broker().delete_user("alice").expect("deleted"));
@@ -67,7 +83,8 @@ fn a_login_ends_with_the_user_with_whom_it_began() {
         define(node, "wonder", &["administrator"]);
     };
     let (refused, let_in) = (ErrorCode::SaslAuthenticationFailed.code(), 0);
-    let changes: [Change<'_>; 4] = [(&|_| {}, let_in), (&delete, refused), (&again, refused), (&|node| define(node, "other", &[]), refused)];
+    let changes: [Change<'_>; 4] =
+        [(&|_| {}, let_in), (&delete, refused), (&again, refused), (&|node| define(node, "other", &[]), refused)];
     for (number, (change, expected)) in changes.into_iter().enumerate() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut node = node(folder.path());
@@ -94,7 +111,9 @@ fn a_password_is_verified_elsewhere_and_nothing_is_read_meanwhile() {
     let mut node = node(folder.path());
     let client = node.connect_to(rules(None));
     assert!(!node.session(client).is_known());
-    assert!(node.session(client).check_frame_length(1001).is_err() && node.session(client).check_frame_length(1000).is_ok());
+    assert!(
+        node.session(client).check_frame_length(1001).is_err() && node.session(client).check_frame_length(1000).is_ok()
+    );
     assert_eq!(handshake(&mut node, client, "PLAIN"), 0);
     send_token(&mut node, client, b"\0alice\0wonder");
     assert!(!node.session(client).wants_read(), "who it is comes first");
@@ -130,7 +149,9 @@ fn a_refusal_comes_late_and_ends_the_connection() {
         let reason = node.refusal(client).expect("it ends");
         assert!(matches!(reason, CloseReason::Login { mechanism: "PLAIN", .. }), "{reason}");
         assert!(!reason.to_string().contains("wander"));
-        assert!(node.session(client).is_idle() && !node.session(client).wants_read() && !node.session(client).is_known());
+        assert!(
+            node.session(client).is_idle() && !node.session(client).wants_read() && !node.session(client).is_known()
+        );
     }
     node.stop();
 }
@@ -199,7 +220,9 @@ fn who_is_deleted_is_out() {
     assert_eq!(node.broker().security().seats().of_user("bob"), 1);
     node.broker().delete_user("bob").expect("deleted");
     assert!(node.poll(client).is_none());
-    assert!(matches!(node.refusal(client), Some(CloseReason::Dismissed(reason)) if reason.contains("'bob' is deleted")));
+    assert!(
+        matches!(node.refusal(client), Some(CloseReason::Dismissed(reason)) if reason.contains("'bob' is deleted"))
+    );
     node.close(client);
     node.stop();
 }

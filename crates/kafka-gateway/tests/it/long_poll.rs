@@ -127,7 +127,9 @@ fn who_reads_gets_short_answers_while_others_do_not_read() {
     node.send_fetch(deaf, 1, &patient(wants("t", &[(0, 0), (1, 0)]), 60_000, 1));
     assert!(node.gateway.memory_pressure() == MemoryPressure::Full && node.gateway.pinned_bytes() >= 1 << 20);
     // What is short comes, and as much of what is not as is short.
-    let one = |node: &mut Node, partition| partitions(&node.fetch(reader, &patient(wants("t", &[(partition, 0)]), 60_000, 1)));
+    let one = |node: &mut Node, partition| {
+        partitions(&node.fetch(reader, &patient(wants("t", &[(partition, 0)]), 60_000, 1)))
+    };
     let (_, _, bytes) = one(&mut node, 0)[0];
     assert!(bytes > 0 && bytes <= 32 << 10 && bytes % small.len() == 0, "{bytes} bytes");
     node.send_fetch(reader, 2, &patient(wants("t", &[(2, 0)]), 60_000, 1));
@@ -187,7 +189,10 @@ fn without_memory_for_it_one_is_answered_and_its_connection_rests() {
     node.send_fetch(second, 1, &all(300));
     let (_, body) = node.poll(second).expect("an answer at once");
     let response = fetched(body);
-    assert!(response.throttle_time_ms == 500 && partitions(&response).iter().all(|(_, code, bytes)| (*code, *bytes) == (0, 0)));
+    assert!(
+        response.throttle_time_ms == 500
+            && partitions(&response).iter().all(|(_, code, bytes)| (*code, *bytes) == (0, 0))
+    );
     assert!(!node.session(second).wants_read(), "it asks again when it has rested");
     // Few partitions may always wait.
     node.send_fetch(few, 1, &all(100));
@@ -198,7 +203,11 @@ fn without_memory_for_it_one_is_answered_and_its_connection_rests() {
     assert_eq!(partitions(&fetched(body)).iter().filter(|(_, _, bytes)| *bytes > 0).count(), 1);
     node.advance(Duration::from_millis(500));
     assert!(node.session(second).wants_read());
-    node.send_fetch(second, 2, &patient(wants("t", &(0..200).map(|partition| (partition, 0)).collect::<Vec<_>>()), 60_000, 1));
+    node.send_fetch(
+        second,
+        2,
+        &patient(wants("t", &(0..200).map(|partition| (partition, 0)).collect::<Vec<_>>()), 60_000, 1),
+    );
     assert!(node.poll(second).is_none(), "there is memory again");
     node.stop();
 }

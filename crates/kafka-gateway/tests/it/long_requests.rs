@@ -89,14 +89,22 @@ fn a_fetch_of_very_many_partitions_is_answered_elsewhere() {
     assert!(most < BYTES, "{most} bytes at once on the thread of the connection");
     let found = partitions(&fetched(body));
     let unknown = ErrorCode::UnknownTopicOrPartition.code();
-    assert!(found.len() == MANY && found.iter().enumerate().all(|(at, (partition, code, _))| (*partition, *code) == (at as i32, unknown)));
+    assert!(
+        found.len() == MANY
+            && found.iter().enumerate().all(|(at, (partition, code, _))| (*partition, *code) == (at as i32, unknown))
+    );
     assert!(node.session(client).is_idle() && node.session(client).wants_read());
     // Records come with the codes of those that are not there.
     node.produce(client, "t", 1, batch(3));
     let request = all("t", MANY as i32);
     let (_, body) = turns(&mut node, client, FETCH, |writer| request.encode(writer, FETCH.1));
     let found = partitions(&fetched(body));
-    assert!(found[0] == (0, 0, 0) && found[1].1 == 0 && found[1].2 > 0 && found[2..].iter().all(|(_, code, bytes)| (*code, *bytes) == (unknown, 0)));
+    assert!(
+        found[0] == (0, 0, 0)
+            && found[1].1 == 0
+            && found[1].2 > 0
+            && found[2..].iter().all(|(_, code, bytes)| (*code, *bytes) == (unknown, 0))
+    );
     node.stop();
 }
 
@@ -104,8 +112,13 @@ fn a_fetch_of_very_many_partitions_is_answered_elsewhere() {
 fn a_fetch_of_long_names_is_answered_elsewhere() {
     let (_folder, mut node, client) = start(1);
     let partition = FetchPartition { partition_max_bytes: 1 << 20, ..FetchPartition::default() };
-    let topic = |number: usize| FetchTopic { topic: format!("{number:032000}").into(), partitions: vec![partition.clone()], ..FetchTopic::default() };
-    let request = FetchRequest { max_wait_ms: 60_000, topics: (0..200).map(topic).collect(), ..FetchRequest::default() };
+    let topic = |number: usize| FetchTopic {
+        topic: format!("{number:032000}").into(),
+        partitions: vec![partition.clone()],
+        ..FetchTopic::default()
+    };
+    let request =
+        FetchRequest { max_wait_ms: 60_000, topics: (0..200).map(topic).collect(), ..FetchRequest::default() };
     let (most, body) = turns(&mut node, client, FETCH, |writer| request.encode(writer, FETCH.1));
     assert!(most < BYTES, "{most} bytes at once on the thread of the connection");
     let response = fetched(body);
@@ -127,7 +140,9 @@ fn a_fetch_of_many_partitions_waits_for_records_and_no_longer_than_it_may() {
     let (correlation, body) = node.answer(client);
     let found = partitions(&fetched(body));
     assert_eq!((correlation, found.len()), (1, count as usize));
-    assert!(found[..SHORT as usize].iter().all(|(_, code, bytes)| (*code, *bytes) == (0, 0)) && found[SHORT as usize].2 > 0);
+    assert!(
+        found[..SHORT as usize].iter().all(|(_, code, bytes)| (*code, *bytes) == (0, 0)) && found[SHORT as usize].2 > 0
+    );
     let (mut nothing_new, until) = (all("t", count), Duration::from_secs(60));
     nothing_new.topics[0].partitions[SHORT as usize].fetch_offset = 1;
     node.send_fetch(client, 2, &nothing_new);
@@ -190,14 +205,23 @@ fn what_members_name_is_looked_at_elsewhere() {
             topic_partitions: Some(Vec::new()),
             ..ConsumerGroupHeartbeatRequest::default()
         };
-        let (most, body) = turns(&mut node, client, CONSUMER_HEARTBEAT, |writer| consumer.encode(writer, CONSUMER_HEARTBEAT.1));
+        let (most, body) =
+            turns(&mut node, client, CONSUMER_HEARTBEAT, |writer| consumer.encode(writer, CONSUMER_HEARTBEAT.1));
         assert!(most < BYTES, "{most} bytes at once on the thread of the connection");
-        let response = ConsumerGroupHeartbeatResponse::decode(&mut flexible(CONSUMER_HEARTBEAT, body), CONSUMER_HEARTBEAT.1).expect("an answer");
+        let response =
+            ConsumerGroupHeartbeatResponse::decode(&mut flexible(CONSUMER_HEARTBEAT, body), CONSUMER_HEARTBEAT.1)
+                .expect("an answer");
         let group = format!("share {number}").into();
-        let share = ShareGroupHeartbeatRequest { group_id: group, member_id: "one".into(), subscribed_topic_names: names(), ..Default::default() };
+        let share = ShareGroupHeartbeatRequest {
+            group_id: group,
+            member_id: "one".into(),
+            subscribed_topic_names: names(),
+            ..Default::default()
+        };
         let (most, body) = turns(&mut node, client, SHARE_HEARTBEAT, |writer| share.encode(writer, SHARE_HEARTBEAT.1));
         assert!(most < BYTES, "{most} bytes at once on the thread of the connection");
-        let shared = ShareGroupHeartbeatResponse::decode(&mut flexible(SHARE_HEARTBEAT, body), SHARE_HEARTBEAT.1).expect("an answer");
+        let shared = ShareGroupHeartbeatResponse::decode(&mut flexible(SHARE_HEARTBEAT, body), SHARE_HEARTBEAT.1)
+            .expect("an answer");
         assert_eq!((response.error_code, shared.error_code), (0, 0));
         epochs.push((response.member_epoch, shared.member_epoch));
     }
@@ -210,7 +234,11 @@ fn what_members_of_classic_groups_bring_is_decoded_elsewhere() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = Node::start(folder.path(), &[("group.initial.rebalance.delay.ms", "0")]);
     let client = node.connect();
-    let protocol = |number| JoinGroupRequestProtocol { name: format!("p{number:08}").into(), metadata: Bytes::from_static(b"m"), ..Default::default() };
+    let protocol = |number| JoinGroupRequestProtocol {
+        name: format!("p{number:08}").into(),
+        metadata: Bytes::from_static(b"m"),
+        ..Default::default()
+    };
     let join = JoinGroupRequest {
         group_id: "g".into(),
         protocol_type: "consumer".into(),
@@ -241,9 +269,16 @@ fn what_members_of_classic_groups_bring_is_decoded_elsewhere() {
     let synced = SyncGroupResponse::decode(&mut Reader::new(body), SYNC.1).expect("an answer");
     assert_eq!((synced.error_code, &*synced.assignment), (0, &b"a"[..]));
     let member = |number| MemberIdentity { member_id: format!("m{number:08}").into(), ..MemberIdentity::default() };
-    let leave = LeaveGroupRequest { group_id: "g".into(), members: (0..MANY).map(member).collect(), ..LeaveGroupRequest::default() };
+    let leave = LeaveGroupRequest {
+        group_id: "g".into(),
+        members: (0..MANY).map(member).collect(),
+        ..LeaveGroupRequest::default()
+    };
     let (_, body) = turns(&mut node, client, LEAVE, |writer| leave.encode(writer, LEAVE.1));
     let left = LeaveGroupResponse::decode(&mut Reader::new(body), LEAVE.1).expect("an answer");
-    assert!(left.members.len() == MANY && left.members.iter().all(|one| one.error_code == ErrorCode::UnknownMemberId.code()));
+    assert!(
+        left.members.len() == MANY
+            && left.members.iter().all(|one| one.error_code == ErrorCode::UnknownMemberId.code())
+    );
     node.stop();
 }

@@ -6,14 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kafka_gateway::{CloseReason, RequestRoom};
-use kafka_wire::add_partitions_to_txn::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnTopic};
+use kafka_wire::add_partitions_to_txn::{
+    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnTopic,
+};
 use kafka_wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse};
 use kafka_wire::elect_leaders::{ElectLeadersRequest, ElectLeadersResponse, TopicPartitions};
 use kafka_wire::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
-use kafka_wire::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse};
-use kafka_wire::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse};
+use kafka_wire::offset_commit::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
+};
+use kafka_wire::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse,
+};
 use kafka_wire::{ErrorCode, Problem};
 
 use crate::memory::peak;
@@ -75,16 +81,37 @@ fn describe(count: usize) -> DescribeGroupsRequest {
 
 fn delete(count: usize) -> DeleteTopicsRequest {
     let topic = |number| DeleteTopicState { name: Some(name(number)), ..DeleteTopicState::default() };
-    DeleteTopicsRequest { topics: (0..count).map(topic).collect(), timeout_ms: 30_000, ..DeleteTopicsRequest::default() }
+    DeleteTopicsRequest {
+        topics: (0..count).map(topic).collect(),
+        timeout_ms: 30_000,
+        ..DeleteTopicsRequest::default()
+    }
 }
 
 /// Of partition 0 again and again, with ascending offsets, and of one that is not there.
 fn commit(count: usize) -> OffsetCommitRequest {
-    let partition = |(partition_index, committed_offset)| OffsetCommitRequestPartition { partition_index, committed_offset, ..Default::default() };
-    let topic = |offset: usize| OffsetCommitRequestTopic { name: "t".into(), partitions: vec![partition((0, offset as i64))], ..Default::default() };
+    let partition = |(partition_index, committed_offset)| OffsetCommitRequestPartition {
+        partition_index,
+        committed_offset,
+        ..Default::default()
+    };
+    let topic = |offset: usize| OffsetCommitRequestTopic {
+        name: "t".into(),
+        partitions: vec![partition((0, offset as i64))],
+        ..Default::default()
+    };
     let mut topics: Vec<_> = (1..=count).map(topic).collect();
-    topics.push(OffsetCommitRequestTopic { name: "t".into(), partitions: vec![partition((7, 1))], ..Default::default() });
-    OffsetCommitRequest { group_id: "g".into(), generation_id_or_member_epoch: -1, topics, ..OffsetCommitRequest::default() }
+    topics.push(OffsetCommitRequestTopic {
+        name: "t".into(),
+        partitions: vec![partition((7, 1))],
+        ..Default::default()
+    });
+    OffsetCommitRequest {
+        group_id: "g".into(),
+        generation_id_or_member_epoch: -1,
+        topics,
+        ..OffsetCommitRequest::default()
+    }
 }
 
 #[test]
@@ -125,8 +152,14 @@ fn many_items_take_no_memory_before_there_is_some_and_give_it_back() {
         let (told, body) = node.answer(client);
         assert_eq!(told, correlation);
         let answered = match correlation {
-            1 => DescribeGroupsResponse::decode(&mut flexible(DESCRIBE_GROUPS, body), DESCRIBE_GROUPS.1).expect("an answer").groups.len(),
-            _ => DeleteTopicsResponse::decode(&mut flexible(DELETE_TOPICS, body), DELETE_TOPICS.1).expect("an answer").responses.len(),
+            1 => DescribeGroupsResponse::decode(&mut flexible(DESCRIBE_GROUPS, body), DESCRIBE_GROUPS.1)
+                .expect("an answer")
+                .groups
+                .len(),
+            _ => DeleteTopicsResponse::decode(&mut flexible(DELETE_TOPICS, body), DELETE_TOPICS.1)
+                .expect("an answer")
+                .responses
+                .len(),
         };
         assert_eq!((answered, open.load(Ordering::Relaxed)), (MANY, 0));
         assert!(node.session(client).wants_read() && node.session(client).is_idle());
@@ -142,7 +175,9 @@ fn what_other_threads_answer_may_have_as_many_items_as_anything() {
     let (mut node, client) = start(folder.path());
     node.gateway.bound_items(BOUND << 10);
     for count in [499, 501, 600, FREE - 1, FREE, FREE + 1, BOUND / 2 + 1, BOUND] {
-        let topics = (0..count).map(|number| MetadataRequestTopic { name: Some(name(number)), ..MetadataRequestTopic::default() }).collect();
+        let topics = (0..count)
+            .map(|number| MetadataRequestTopic { name: Some(name(number)), ..MetadataRequestTopic::default() })
+            .collect();
         let request = MetadataRequest { topics: Some(topics), ..MetadataRequest::default() };
         node.send_alone(client, METADATA, 1, |writer| request.encode(writer, METADATA.1)).expect("taken");
         assert_eq!(node.session(client).wants_room().is_some(), count > FREE, "{count}");
@@ -168,7 +203,11 @@ fn integers_are_items_too() {
     let (mut node, client) = start(folder.path());
     node.gateway.bound_items(MANY << 10);
     let ask = |count: usize| {
-        let topic = OffsetFetchRequestTopics { name: "t".into(), partition_indexes: (0..count as i32).collect(), ..Default::default() };
+        let topic = OffsetFetchRequestTopics {
+            name: "t".into(),
+            partition_indexes: (0..count as i32).collect(),
+            ..Default::default()
+        };
         let group = OffsetFetchRequestGroup { group_id: "g".into(), topics: Some(vec![topic]), ..Default::default() };
         OffsetFetchRequest { groups: vec![group], ..OffsetFetchRequest::default() }
     };
@@ -239,8 +278,10 @@ fn a_partition_that_is_committed_again_and_again_is_written_once_and_the_last_co
     // What follows comes after it.
     assert!(!node.session(client).wants_read());
     let (_, body) = node.answer(client);
-    let response = OffsetCommitResponse::decode(&mut flexible(OFFSET_COMMIT, body), OFFSET_COMMIT.1).expect("an answer");
-    let codes: Vec<i16> = response.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| partition.error_code).collect();
+    let response =
+        OffsetCommitResponse::decode(&mut flexible(OFFSET_COMMIT, body), OFFSET_COMMIT.1).expect("an answer");
+    let codes: Vec<i16> =
+        response.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| partition.error_code).collect();
     assert_eq!(codes.len(), MANY + 1, "each is answered");
     assert!(codes[..MANY].iter().all(|code| *code == 0) && codes[MANY] == ErrorCode::UnknownTopicOrPartition.code());
     let offset = node.broker().groups().offset("g", "t", 0).expect("it is there");
@@ -260,10 +301,16 @@ fn what_is_refused_of_a_repeated_partition_leaves_the_others() {
     };
     let partitions = vec![partition(1, 0), partition(2, 4096), partition(3, 4097)];
     let topics = vec![OffsetCommitRequestTopic { name: "t".into(), partitions, ..Default::default() }];
-    let request = OffsetCommitRequest { group_id: "g".into(), generation_id_or_member_epoch: -1, topics, ..OffsetCommitRequest::default() };
+    let request = OffsetCommitRequest {
+        group_id: "g".into(),
+        generation_id_or_member_epoch: -1,
+        topics,
+        ..OffsetCommitRequest::default()
+    };
     node.send(client, OFFSET_COMMIT, 1, |writer| request.encode(writer, OFFSET_COMMIT.1)).expect("taken");
     let (_, body) = node.answer(client);
-    let response = OffsetCommitResponse::decode(&mut flexible(OFFSET_COMMIT, body), OFFSET_COMMIT.1).expect("an answer");
+    let response =
+        OffsetCommitResponse::decode(&mut flexible(OFFSET_COMMIT, body), OFFSET_COMMIT.1).expect("an answer");
     let codes: Vec<i16> = response.topics[0].partitions.iter().map(|partition| partition.error_code).collect();
     assert_eq!(codes, [0, 0, ErrorCode::OffsetMetadataTooLarge.code()]);
     assert_eq!(node.broker().groups().offset("g", "t", 0).map(|offset| offset.offset), Some(2));
@@ -276,8 +323,18 @@ fn a_long_poll_of_many_partitions_lets_others_have_its_memory() {
     let (mut node, client) = start(folder.path());
     let wanted = Arc::new(AtomicBool::new(false));
     let partition = |_| FetchPartition { partition: 0, partition_max_bytes: 1 << 20, ..FetchPartition::default() };
-    let topic = |number| FetchTopic { topic: "t".into(), partitions: (0..1).map(|_| partition(number)).collect(), ..FetchTopic::default() };
-    let request = FetchRequest { min_bytes: 1, max_bytes: 1 << 20, max_wait_ms: i32::MAX, topics: (0..FREE).map(topic).collect(), ..FetchRequest::default() };
+    let topic = |number| FetchTopic {
+        topic: "t".into(),
+        partitions: (0..1).map(|_| partition(number)).collect(),
+        ..FetchTopic::default()
+    };
+    let request = FetchRequest {
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        max_wait_ms: i32::MAX,
+        topics: (0..FREE).map(topic).collect(),
+        ..FetchRequest::default()
+    };
     node.send_alone(client, FETCH, 1, |writer| request.encode(writer, FETCH.1)).expect("taken");
     let open = give(&mut node, client, &wanted);
     node.advance(Duration::from_secs(10));
@@ -298,9 +355,13 @@ fn a_long_poll_of_many_partitions_lets_others_have_its_memory() {
 fn metadata_of_many_names_is_looked_up_elsewhere_and_creates_what_is_missing() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut node, client) = start(folder.path());
-    let names = (0..MANY).map(|number| format!("no name {number}").into()).chain(["t", "new-1", "new-2"].map(kafka_wire::Str::from));
-    let topics = names.map(|name| MetadataRequestTopic { name: Some(name), ..MetadataRequestTopic::default() }).collect();
-    let request = MetadataRequest { topics: Some(topics), allow_auto_topic_creation: true, ..MetadataRequest::default() };
+    let names = (0..MANY)
+        .map(|number| format!("no name {number}").into())
+        .chain(["t", "new-1", "new-2"].map(kafka_wire::Str::from));
+    let topics =
+        names.map(|name| MetadataRequestTopic { name: Some(name), ..MetadataRequestTopic::default() }).collect();
+    let request =
+        MetadataRequest { topics: Some(topics), allow_auto_topic_creation: true, ..MetadataRequest::default() };
     let frame = node.frame(METADATA, 1, |writer| request.encode(writer, METADATA.1));
     let (outcome, held) = peak(|| node.hand(client, frame));
     outcome.expect("taken");
@@ -315,7 +376,9 @@ fn metadata_of_many_names_is_looked_up_elsewhere_and_creates_what_is_missing() {
     }
     let response = MetadataResponse::decode(&mut flexible(METADATA, body), METADATA.1).expect("an answer");
     let codes: Vec<i16> = response.topics.iter().map(|topic| topic.error_code).collect();
-    assert!(codes.len() == MANY + 3 && codes[..MANY].iter().all(|code| *code == ErrorCode::InvalidTopicException.code()));
+    assert!(
+        codes.len() == MANY + 3 && codes[..MANY].iter().all(|code| *code == ErrorCode::InvalidTopicException.code())
+    );
     assert_eq!(codes[MANY..], [0; 3]);
     assert!(response.topics[MANY..].iter().all(|topic| !topic.partitions.is_empty()));
     assert!(node.broker().topic("new-1").is_some() && node.broker().topic("new-2").is_some());
@@ -329,8 +392,19 @@ fn partitions_of_transactions_and_elections_are_looked_up_elsewhere() {
     let (mut node, client) = start(folder.path());
     let partitions = || (0..MANY as i32).collect::<Vec<_>>();
     let topic = AddPartitionsToTxnTopic { name: "t".into(), partitions: partitions(), ..Default::default() };
-    let added = AddPartitionsToTxnRequest { v3_and_below_transactional_id: "none".into(), v3_and_below_topics: vec![topic], ..Default::default() };
-    let elected = ElectLeadersRequest { topic_partitions: Some(vec![TopicPartitions { topic: "t".into(), partitions: partitions(), ..Default::default() }]), ..Default::default() };
+    let added = AddPartitionsToTxnRequest {
+        v3_and_below_transactional_id: "none".into(),
+        v3_and_below_topics: vec![topic],
+        ..Default::default()
+    };
+    let elected = ElectLeadersRequest {
+        topic_partitions: Some(vec![TopicPartitions {
+            topic: "t".into(),
+            partitions: partitions(),
+            ..Default::default()
+        }]),
+        ..Default::default()
+    };
     let added = node.frame(ADD_PARTITIONS_TO_TXN, 1, |writer| added.encode(writer, ADD_PARTITIONS_TO_TXN.1));
     let elected = node.frame(ELECT_LEADERS, 2, |writer| elected.encode(writer, ELECT_LEADERS.1));
     for (frame, correlation) in [(added, 1), (elected, 2)] {
@@ -341,17 +415,28 @@ fn partitions_of_transactions_and_elections_are_looked_up_elsewhere() {
         assert_eq!(told, correlation);
         let codes: Vec<i16> = match correlation {
             1 => {
-                let response = AddPartitionsToTxnResponse::decode(&mut flexible(ADD_PARTITIONS_TO_TXN, body), ADD_PARTITIONS_TO_TXN.1).expect("an answer");
-                response.results_by_topic_v3_and_below[0].results_by_partition.iter().map(|one| one.partition_error_code).collect()
+                let response = AddPartitionsToTxnResponse::decode(
+                    &mut flexible(ADD_PARTITIONS_TO_TXN, body),
+                    ADD_PARTITIONS_TO_TXN.1,
+                )
+                .expect("an answer");
+                response.results_by_topic_v3_and_below[0]
+                    .results_by_partition
+                    .iter()
+                    .map(|one| one.partition_error_code)
+                    .collect()
             }
             _ => {
-                let response = ElectLeadersResponse::decode(&mut flexible(ELECT_LEADERS, body), ELECT_LEADERS.1).expect("an answer");
+                let response = ElectLeadersResponse::decode(&mut flexible(ELECT_LEADERS, body), ELECT_LEADERS.1)
+                    .expect("an answer");
                 response.replica_election_results[0].partition_result.iter().map(|one| one.error_code).collect()
             }
         };
         let there = if correlation == 1 { ErrorCode::OperationNotAttempted } else { ErrorCode::ElectionNotNeeded };
         let unknown = ErrorCode::UnknownTopicOrPartition.code();
-        assert!(codes.len() == MANY && codes[..2] == [there.code(); 2] && codes[2..].iter().all(|code| *code == unknown));
+        assert!(
+            codes.len() == MANY && codes[..2] == [there.code(); 2] && codes[2..].iter().all(|code| *code == unknown)
+        );
     }
     node.stop();
 }

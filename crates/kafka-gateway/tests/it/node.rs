@@ -63,10 +63,19 @@ impl Node {
     pub fn start_on(disks: Vec<Arc<dyn Storage>>, settings: &[(&str, &str)]) -> Self {
         let (mut journals, mut threads) = (Vec::new(), Vec::new());
         for (number, storage) in (0..).zip(disks) {
-            let config = JournalConfig { number, segment_bytes: 1 << 20, tail_bytes: 16 << 20, ..JournalConfig::default() };
+            let config =
+                JournalConfig { number, segment_bytes: 1 << 20, tail_bytes: 16 << 20, ..JournalConfig::default() };
             let archive = Arc::new(journal::MemoryArchive::default());
             let id = uuid::Uuid::from_u128(7 + u128::from(number));
-            let opened = journal::open(config, storage, archive, submitter(IoMode::Buffered).expect("it blocks"), Arc::new(SystemClock), id).expect("it opens");
+            let opened = journal::open(
+                config,
+                storage,
+                archive,
+                submitter(IoMode::Buffered).expect("it blocks"),
+                Arc::new(SystemClock),
+                id,
+            )
+            .expect("it opens");
             let (writer, keeper) = (opened.writer, opened.keeper);
             threads.extend([std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())]);
             journals.push(opened.journal);
@@ -90,7 +99,20 @@ impl Node {
         broker.add_shard(SHARD, Arc::clone(&mailbox));
         threads.extend(broker.start());
         let gateway = Gateway::new(Arc::clone(&broker), GatewayMetrics::default(), 64 << 20);
-        Self { gateway, broker, journals, threads, mailbox, bell, context: ShardContext::default(), sessions: Vec::new(), sent: Vec::new(), turns: 0, now: Instant::now(), client_id: "test" }
+        Self {
+            gateway,
+            broker,
+            journals,
+            threads,
+            mailbox,
+            bell,
+            context: ShardContext::default(),
+            sessions: Vec::new(),
+            sent: Vec::new(),
+            turns: 0,
+            now: Instant::now(),
+            client_id: "test",
+        }
     }
 
     /// Ends everything; what was acknowledged is on the disk.
@@ -126,13 +148,25 @@ impl Node {
     }
 
     /// Hands a request to a session, and reserves memory for it where it is one of many items.
-    pub fn send(&mut self, client: usize, api: (i16, i16), correlation: i32, body: impl FnOnce(&mut Writer)) -> Result<(), CloseReason> {
+    pub fn send(
+        &mut self,
+        client: usize,
+        api: (i16, i16),
+        correlation: i32,
+        body: impl FnOnce(&mut Writer),
+    ) -> Result<(), CloseReason> {
         self.send_alone(client, api, correlation, body)?;
         if self.sessions[client].wants_room().is_some() { self.give_room(client, Arc::new(Plenty)) } else { Ok(()) }
     }
 
     /// The same, but it is not said that there is memory.
-    pub fn send_alone(&mut self, client: usize, api: (i16, i16), correlation: i32, body: impl FnOnce(&mut Writer)) -> Result<(), CloseReason> {
+    pub fn send_alone(
+        &mut self,
+        client: usize,
+        api: (i16, i16),
+        correlation: i32,
+        body: impl FnOnce(&mut Writer),
+    ) -> Result<(), CloseReason> {
         let frame = self.frame(api, correlation, body);
         self.hand(client, frame)
     }
@@ -146,7 +180,8 @@ impl Node {
     pub fn frame(&self, (key, version): (i16, i16), correlation: i32, body: impl FnOnce(&mut Writer)) -> Bytes {
         let mut writer = Writer::new();
         let client_id = Some(self.client_id.into());
-        RequestHeader { api_key: key, api_version: version, correlation_id: correlation, client_id }.encode(&mut writer);
+        RequestHeader { api_key: key, api_version: version, correlation_id: correlation, client_id }
+            .encode(&mut writer);
         body(&mut writer);
         Bytes::from(writer.finish_frame().concat()).slice(4..)
     }
@@ -181,7 +216,12 @@ impl Node {
         for event in events {
             match event {
                 Event::Reply { to, reply } => {
-                    self.sessions[to.connection.0 as usize - 1].handle_reply(to.token, reply, &mut self.context, self.now);
+                    self.sessions[to.connection.0 as usize - 1].handle_reply(
+                        to.token,
+                        reply,
+                        &mut self.context,
+                        self.now,
+                    );
                 }
                 Event::Advanced(log) => {
                     for id in self.context.watches.advanced(log) {
@@ -228,9 +268,11 @@ impl Node {
     /// The connection of a client ends, and is forgotten.
     pub fn end(&mut self, client: usize) {
         self.close(client);
-        let (address, peer) = ("127.0.0.1:9092".parse().expect("an address"), "127.0.0.1:9092".parse().expect("an address"));
+        let (address, peer) =
+            ("127.0.0.1:9092".parse().expect("an address"), "127.0.0.1:9092".parse().expect("an address"));
         let id = ConnectionId(client as u64 + 1);
-        self.sessions[client] = Session::new(Arc::clone(&self.gateway), Arc::new(Advertise::default()), SHARD, id, address, peer);
+        self.sessions[client] =
+            Session::new(Arc::clone(&self.gateway), Arc::new(Advertise::default()), SHARD, id, address, peer);
     }
 
     /// The connection of a client ends.
@@ -248,7 +290,6 @@ impl Node {
         let change = broker::GroupChange { group: group.to_owned(), overrides, set: Vec::new() };
         self.broker.set_group_configs(vec![change], None).pop().expect("an outcome").expect("settings of a group");
     }
-
 
     pub fn topic_id(&self, name: &str) -> uuid::Uuid {
         self.broker.topic(name).expect("it is there").id.0
@@ -302,11 +343,17 @@ impl Node {
     }
 
     pub fn create_topic(&mut self, client: usize, name: &str, partitions: i32) {
-        let topic = CreatableTopic { name: name.into(), num_partitions: partitions, replication_factor: 1, ..CreatableTopic::default() };
+        let topic = CreatableTopic {
+            name: name.into(),
+            num_partitions: partitions,
+            replication_factor: 1,
+            ..CreatableTopic::default()
+        };
         let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 30_000, ..CreateTopicsRequest::default() };
         self.send(client, CREATE_TOPICS, 0, |writer| request.encode(writer, CREATE_TOPICS.1)).expect("taken");
         let (_, body) = self.answer(client);
-        let response = CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
+        let response =
+            CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
         assert_eq!(response.topics[0].error_code, 0, "created");
     }
 
@@ -318,9 +365,14 @@ impl Node {
     }
 
     pub fn send_produce(&mut self, client: usize, correlation: i32, topic: &str, partition: i32, batch: Bytes) {
-        let data = PartitionProduceData { index: partition, records: Some(Records(vec![batch])), ..PartitionProduceData::default() };
+        let data = PartitionProduceData {
+            index: partition,
+            records: Some(Records(vec![batch])),
+            ..PartitionProduceData::default()
+        };
         let topic = TopicProduceData { name: topic.into(), partition_data: vec![data], ..TopicProduceData::default() };
-        let request = ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..ProduceRequest::default() };
+        let request =
+            ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..ProduceRequest::default() };
         self.send(client, PRODUCE, correlation, |writer| request.encode(writer, PRODUCE.1)).expect("taken");
     }
 
@@ -381,7 +433,8 @@ pub fn wants_news() -> FetchRequest {
 /// The partitions of an answer: number, error, bytes of records.
 pub fn partitions(response: &FetchResponse) -> Vec<(i32, i16, usize)> {
     let all = response.responses.iter().flat_map(|topic| &topic.partitions);
-    let bytes = |records: &Option<Records>| records.as_ref().map_or(0, |records| records.0.iter().map(Bytes::len).sum());
+    let bytes =
+        |records: &Option<Records>| records.as_ref().map_or(0, |records| records.0.iter().map(Bytes::len).sum());
     all.map(|partition| (partition.partition_index, partition.error_code, bytes(&partition.records))).collect()
 }
 

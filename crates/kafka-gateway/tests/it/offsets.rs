@@ -45,7 +45,8 @@ fn send_bulk(node: &mut Node, client: usize, bytes: usize) {
 }
 
 fn send_commit(node: &mut Node, client: usize, offset: i64) {
-    let partition = OffsetCommitRequestPartition { committed_offset: offset, committed_leader_epoch: -1, ..Default::default() };
+    let partition =
+        OffsetCommitRequestPartition { committed_offset: offset, committed_leader_epoch: -1, ..Default::default() };
     let topic = OffsetCommitRequestTopic { name: "t".into(), partitions: vec![partition], ..Default::default() };
     let request = OffsetCommitRequest {
         group_id: GROUP.into(),
@@ -60,7 +61,8 @@ fn commit_is_done(node: &mut Node, client: usize) {
     loop {
         let (correlation, body) = node.answer(client);
         if correlation == 2 {
-            let response = OffsetCommitResponse::decode(&mut flexible(OFFSET_COMMIT, body), OFFSET_COMMIT.1).expect("an answer");
+            let response =
+                OffsetCommitResponse::decode(&mut flexible(OFFSET_COMMIT, body), OFFSET_COMMIT.1).expect("an answer");
             return assert_eq!(response.topics[0].partitions[0].error_code, DONE);
         }
     }
@@ -161,7 +163,9 @@ fn an_offset_that_is_deleted_or_reset_behind_a_commit_stays_so() {
         let broker = Arc::clone(node.broker());
         let changes = std::thread::spawn(move || match reset {
             None => broker.delete_offset(GROUP, "t", 0, false).is_ok(),
-            Some(offset) => broker.set_group_offsets(GROUP, &[GoOn { topic: "t".to_owned(), partition: 0, offset }]).is_ok(),
+            Some(offset) => {
+                broker.set_group_offsets(GROUP, &[GoOn { topic: "t".to_owned(), partition: 0, offset }]).is_ok()
+            }
         });
         wait_until("the change is queued", || node.broker().journals()[0].queued_bytes() > queued);
         disk.writes.open();

@@ -58,7 +58,10 @@ impl File for Breaking {
 
 impl Disk {
     fn new(folder: &Path) -> Arc<Self> {
-        Arc::new(Self { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), broken: Arc::default() })
+        Arc::new(Self {
+            storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"),
+            broken: Arc::default(),
+        })
     }
     fn wrap(&self, file: Arc<dyn File>) -> Arc<dyn File> {
         Arc::new(Breaking { file, broken: Arc::clone(&self.broken) })

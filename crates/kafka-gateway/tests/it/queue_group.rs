@@ -4,7 +4,9 @@ use broker::{Caller, PasswordWish, Permissions, QUEUE_GROUP, QueueDeclaration, U
 use kafka_wire::consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use kafka_wire::delete_groups::{DeleteGroupsRequest, DeleteGroupsResponse};
 use kafka_wire::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
-use kafka_wire::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse};
+use kafka_wire::offset_commit::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
+};
 use kafka_wire::share_group_heartbeat::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 use kafka_wire::{ErrorCode, Str};
 use routing::{Arguments, Name};
@@ -23,14 +25,17 @@ const ABSENT: i16 = ErrorCode::UnknownTopicOrPartition.code();
 fn declare(node: &Node, queue: &str) {
     let vhost = node.broker().vhosts().get("/").expect("it is always there");
     let name = Name::new(queue.as_bytes()).expect("a short name");
-    let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    let wish =
+        QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
     node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
 }
 
 fn user(node: &Node, name: &str, permissions: &str) {
     let wish = UserWish { name: name.to_owned(), password: PasswordWish::Remove, tags: None, limits: None };
     node.broker().put_user(wish).expect("added");
-    node.broker().set_permissions("/", name, Permissions::new(permissions, permissions, permissions).expect("expressions")).expect("set");
+    node.broker()
+        .set_permissions("/", name, Permissions::new(permissions, permissions, permissions).expect("expressions"))
+        .expect("set");
 }
 
 /// How each way to be a member, or to leave offsets, ends.
@@ -45,12 +50,19 @@ fn tries(node: &mut Node, client: usize, group: &str) -> [i16; 3] {
         ..JoinGroupRequest::default()
     };
     node.send(client, JOIN, 1, |writer| join.encode(writer, JOIN.1)).expect("taken");
-    let joined = JoinGroupResponse::decode(&mut flexible(JOIN, node.answer(client).1), JOIN.1).expect("an answer").error_code;
+    let joined =
+        JoinGroupResponse::decode(&mut flexible(JOIN, node.answer(client).1), JOIN.1).expect("an answer").error_code;
     let partition = OffsetCommitRequestPartition { committed_leader_epoch: -1, ..Default::default() };
     let topic = OffsetCommitRequestTopic { name: "t".into(), partitions: vec![partition], ..Default::default() };
-    let commit = OffsetCommitRequest { group_id: group.into(), generation_id_or_member_epoch: -1, topics: vec![topic], ..OffsetCommitRequest::default() };
+    let commit = OffsetCommitRequest {
+        group_id: group.into(),
+        generation_id_or_member_epoch: -1,
+        topics: vec![topic],
+        ..OffsetCommitRequest::default()
+    };
     node.send(client, COMMIT, 1, |writer| commit.encode(writer, COMMIT.1)).expect("taken");
-    let committed = OffsetCommitResponse::decode(&mut flexible(COMMIT, node.answer(client).1), COMMIT.1).expect("an answer");
+    let committed =
+        OffsetCommitResponse::decode(&mut flexible(COMMIT, node.answer(client).1), COMMIT.1).expect("an answer");
     let heartbeat = ConsumerGroupHeartbeatRequest {
         group_id: group.into(),
         member_id: "m".into(),
@@ -60,7 +72,9 @@ fn tries(node: &mut Node, client: usize, group: &str) -> [i16; 3] {
         ..ConsumerGroupHeartbeatRequest::default()
     };
     node.send(client, HEARTBEAT, 1, |writer| heartbeat.encode(writer, HEARTBEAT.1)).expect("taken");
-    let heard = ConsumerGroupHeartbeatResponse::decode(&mut flexible(HEARTBEAT, node.answer(client).1), HEARTBEAT.1).expect("an answer").error_code;
+    let heard = ConsumerGroupHeartbeatResponse::decode(&mut flexible(HEARTBEAT, node.answer(client).1), HEARTBEAT.1)
+        .expect("an answer")
+        .error_code;
     [joined, committed.topics[0].partitions[0].error_code, heard]
 }
 
@@ -73,7 +87,9 @@ fn share(node: &mut Node, client: usize, topic: &str) -> i16 {
     };
     node.send(client, SHARE_HEARTBEAT, 1, |writer| request.encode(writer, SHARE_HEARTBEAT.1)).expect("taken");
     let (_, body) = node.answer(client);
-    ShareGroupHeartbeatResponse::decode(&mut flexible(SHARE_HEARTBEAT, body), SHARE_HEARTBEAT.1).expect("an answer").error_code
+    ShareGroupHeartbeatResponse::decode(&mut flexible(SHARE_HEARTBEAT, body), SHARE_HEARTBEAT.1)
+        .expect("an answer")
+        .error_code
 }
 
 #[test]
@@ -94,12 +110,18 @@ fn the_group_of_all_queues_is_a_share_group_for_queues_and_nothing_else() {
         node.set_certified(client, name);
         let request = DeleteGroupsRequest { groups_names: vec![QUEUE_GROUP.into()], ..DeleteGroupsRequest::default() };
         node.send(client, DELETE, 1, |writer| request.encode(writer, DELETE.1)).expect("taken");
-        DeleteGroupsResponse::decode(&mut flexible(DELETE, node.answer(client).1), DELETE.1).expect("an answer").results[0].error_code
+        DeleteGroupsResponse::decode(&mut flexible(DELETE, node.answer(client).1), DELETE.1).expect("an answer").results
+            [0]
+        .error_code
     };
     assert_eq!(delete(&mut node, "CN=bob"), DENIED);
     let eve = node.connect();
     node.set_certified(eve, "CN=eve");
-    assert_eq!((tries(&mut node, eve, QUEUE_GROUP), share(&mut node, eve, "q")), ([DENIED; 3], DENIED), "of no queue of hers");
+    assert_eq!(
+        (tries(&mut node, eve, QUEUE_GROUP), share(&mut node, eve, "q")),
+        ([DENIED; 3], DENIED),
+        "of no queue of hers"
+    );
     node.stop();
 }
 
@@ -137,7 +159,10 @@ fn a_topic_to_which_a_queue_is_attached_is_used_by_permissions_for_the_queue() {
     node.stop();
     // Where entries count they say who may use it, whoever attaches a queue.
     let folder = tempfile::tempdir().expect("a folder");
-    let entries = [("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"), ("allow.everyone.if.no.acl.found", "true")];
+    let entries = [
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("allow.everyone.if.no.acl.found", "true"),
+    ];
     let mut node = Node::start(folder.path(), &entries);
     user(&node, "CN=vic", ".*");
     let anonymous = node.connect();

@@ -9,13 +9,18 @@ use broker::{Caller, NOBODY, PasswordWish, Permissions, QueueDeclaration, UserWi
 use kafka_wire::ErrorCode;
 use kafka_wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 use kafka_wire::describe_share_group_offsets::{
-    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic, DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
 };
-use kafka_wire::incremental_alter_configs::{AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+use kafka_wire::incremental_alter_configs::{
+    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
 use kafka_wire::list_config_resources::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataResponse};
 use kafka_wire::streams_group_describe::{StreamsGroupDescribeRequest, StreamsGroupDescribeResponse};
-use kafka_wire::streams_group_heartbeat::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Subtopology, Topology};
+use kafka_wire::streams_group_heartbeat::{
+    StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Subtopology, Topology,
+};
 use record::{BatchBuilder, Compression};
 use routing::{Argument, Arguments, Name, OwnedValue};
 
@@ -47,16 +52,21 @@ fn start(folder: &Path, settings: &[(&str, &str)]) -> Node {
     broker.put_vhost(VhostWish { name: "shop".to_owned(), ..VhostWish::default() }).expect("made");
     let vhost = broker.vhosts().get("shop").expect("it is there");
     let name = Name::new(b"pay").expect("a short name");
-    let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    let wish =
+        QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
     broker.declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
     node
 }
 
 fn add(node: &Node, name: &str, permissions: Option<[&str; 3]>) {
     let tags = (name == "CN=root").then(|| vec!["administrator".to_owned()]);
-    node.broker().put_user(UserWish { name: name.to_owned(), password: PasswordWish::Remove, tags, limits: None }).expect("added");
+    node.broker()
+        .put_user(UserWish { name: name.to_owned(), password: PasswordWish::Remove, tags, limits: None })
+        .expect("added");
     if let Some([configure, write, read]) = permissions {
-        node.broker().set_permissions("shop", name, Permissions::new(configure, write, read).expect("expressions")).expect("set");
+        node.broker()
+            .set_permissions("shop", name, Permissions::new(configure, write, read).expect("expressions"))
+            .expect("set");
     }
 }
 
@@ -81,7 +91,8 @@ fn listed(node: &mut Node, client: usize) -> Vec<String> {
     node.send(client, METADATA, 1, |writer| request.encode(writer, METADATA.1)).expect("taken");
     let (_, body) = node.answer(client);
     let response = MetadataResponse::decode(&mut flexible(METADATA, body), METADATA.1).expect("an answer");
-    let mut names: Vec<String> = response.topics.iter().filter_map(|topic| topic.name.as_ref().map(ToString::to_string)).collect();
+    let mut names: Vec<String> =
+        response.topics.iter().filter_map(|topic| topic.name.as_ref().map(ToString::to_string)).collect();
     names.sort();
     names
 }
@@ -99,14 +110,32 @@ fn a_queue_is_used_by_permissions_whatever_entries_say() {
     for settings in [&[][..], &[AUTHORIZER, OPEN]] {
         let folder = tempfile::tempdir().expect("a folder");
         let mut node = start(folder.path(), settings);
-        for (name, permissions) in [("CN=root", None), ("CN=reader", Some(["", "", "^pay$"])), ("CN=writer", Some(["", "^pay$", ""])), ("CN=eve", None)] {
+        for (name, permissions) in [
+            ("CN=root", None),
+            ("CN=reader", Some(["", "", "^pay$"])),
+            ("CN=writer", Some(["", "^pay$", ""])),
+            ("CN=eve", None),
+        ] {
             add(&node, name, permissions);
         }
-        for (name, reads, writes, sees) in [("CN=root", 0, 0, true), ("CN=reader", 0, DENIED, true), ("CN=writer", DENIED, 0, true), ("CN=eve", ABSENT, ABSENT, false)] {
+        for (name, reads, writes, sees) in [
+            ("CN=root", 0, 0, true),
+            ("CN=reader", 0, DENIED, true),
+            ("CN=writer", DENIED, 0, true),
+            ("CN=eve", ABSENT, ABSENT, false),
+        ] {
             let client = connect(&mut node, Some(name));
-            let found = (produce(&mut node, client, QUEUE), fetch(&mut node, client, QUEUE), listed(&mut node, client).contains(&QUEUE.to_owned()));
+            let found = (
+                produce(&mut node, client, QUEUE),
+                fetch(&mut node, client, QUEUE),
+                listed(&mut node, client).contains(&QUEUE.to_owned()),
+            );
             assert_eq!(found, (writes, reads, sees), "{name} {settings:?}");
-            assert_eq!((produce(&mut node, client, "t"), fetch(&mut node, client, "t")), (0, 0), "{name}: what is no queue is Kafka's");
+            assert_eq!(
+                (produce(&mut node, client, "t"), fetch(&mut node, client, "t")),
+                (0, 0),
+                "{name}: what is no queue is Kafka's"
+            );
         }
         for (name, code) in [("CN=reader", DENIED), ("CN=writer", DENIED), ("CN=eve", ABSENT)] {
             let client = connect(&mut node, Some(name));
@@ -171,7 +200,11 @@ fn a_deletion_is_judged_when_it_is_carried_out() {
 
 #[test]
 fn who_says_no_name_has_no_permissions_once_a_user_is_defined() {
-    for (settings, allowed) in [(&[][..], false), (&[("mainstem.anonymous.clients", "loopback")], true), (&[("super.users", "User:ANONYMOUS")], true)] {
+    for (settings, allowed) in [
+        (&[][..], false),
+        (&[("mainstem.anonymous.clients", "loopback")], true),
+        (&[("super.users", "User:ANONYMOUS")], true),
+    ] {
         let folder = tempfile::tempdir().expect("a folder");
         let mut node = start(folder.path(), settings);
         let client = connect(&mut node, None);
@@ -183,7 +216,10 @@ fn who_says_no_name_has_no_permissions_once_a_user_is_defined() {
         assert_eq!((produce(&mut node, client, "t"), fetch(&mut node, client, "t")), (0, 0));
         node.stop();
     }
-    assert_eq!((DENIED, ABSENT), (ErrorCode::TopicAuthorizationFailed.code(), ErrorCode::UnknownTopicOrPartition.code()));
+    assert_eq!(
+        (DENIED, ABSENT),
+        (ErrorCode::TopicAuthorizationFailed.code(), ErrorCode::UnknownTopicOrPartition.code())
+    );
 }
 
 /// A fetch session that was judged for one who may not goes on when he may.
@@ -196,12 +232,23 @@ fn a_session_is_judged_again_when_permissions_are_others() {
     let opened = node.fetch(bob, &kafka_wire::fetch::FetchRequest { session_epoch: 0, ..wants(QUEUE, &[(0, 0)]) });
     assert_eq!(partitions(&opened)[0].1, ABSENT);
     let again = |node: &mut Node, epoch| {
-        let request = kafka_wire::fetch::FetchRequest { session_id: opened.session_id, session_epoch: epoch, ..crate::node::wants_news() };
+        let request = kafka_wire::fetch::FetchRequest {
+            session_id: opened.session_id,
+            session_epoch: epoch,
+            ..crate::node::wants_news()
+        };
         partitions(&node.fetch(bob, &request))
     };
     assert_eq!(again(&mut node, 1), [(0, ABSENT, 0)]);
     add(&node, "CN=root", None);
-    node.broker().put_user(UserWish { name: "CN=bob".to_owned(), password: PasswordWish::Remove, tags: Some(vec!["administrator".to_owned()]), limits: None }).expect("changed");
+    node.broker()
+        .put_user(UserWish {
+            name: "CN=bob".to_owned(),
+            password: PasswordWish::Remove,
+            tags: Some(vec!["administrator".to_owned()]),
+            limits: None,
+        })
+        .expect("changed");
     let root = connect(&mut node, Some("CN=root"));
     assert_eq!(produce(&mut node, root, QUEUE), 0);
     let found = again(&mut node, 2);
@@ -216,19 +263,41 @@ fn an_open_transaction_takes_the_room_of_its_records() {
     let mut node = Node::start(folder.path(), &[]);
     let client = node.connect();
     let vhost = node.broker().vhosts().get("/").expect("it is always there");
-    let overflow = Argument { name: b"x-overflow"[..].into(), tag: b'S', value: OwnedValue::Bytes(b"reject-publish"[..].into()) };
+    let overflow =
+        Argument { name: b"x-overflow"[..].into(), tag: b'S', value: OwnedValue::Bytes(b"reject-publish"[..].into()) };
     let bytes = Argument { name: b"x-max-length-bytes"[..].into(), tag: b'l', value: OwnedValue::Int(1_500) };
     let arguments = Arguments::new(vec![bytes, overflow]);
-    let wish = QueueDeclaration { name: Name::new(b"t").expect("a short name"), durable: true, owner: None, auto_delete: false, arguments };
+    let wish = QueueDeclaration {
+        name: Name::new(b"t").expect("a short name"),
+        durable: true,
+        owner: None,
+        auto_delete: false,
+        arguments,
+    };
     let queue = node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
-    let build = |count, value: &[u8]| (0..count).fold(BatchBuilder::default(), |builder, number| builder.record(1_000 + number, None, Some(value))).build();
+    let build = |count, value: &[u8]| {
+        (0..count)
+            .fold(BatchBuilder::default(), |builder, number| builder.record(1_000 + number, None, Some(value)))
+            .build()
+    };
     let full = ErrorCode::PolicyViolation.code();
     let large = build(100, b"a value");
     assert!(large.len() > 1_500, "{} bytes weigh 700", large.len());
     assert_eq!(node.produce(client, "t", 0, large).0, 0);
     let (code, producer) = transactions::init_of(&mut node, client, "writer", 60_000);
     assert_eq!(code, 0);
-    assert_eq!(transactions::produce_of(&mut node, client, "writer", transactions::PRODUCE_V2, 0, transactions::batch(producer, 0)).0, 0);
+    assert_eq!(
+        transactions::produce_of(
+            &mut node,
+            client,
+            "writer",
+            transactions::PRODUCE_V2,
+            0,
+            transactions::batch(producer, 0)
+        )
+        .0,
+        0
+    );
     let hundred = |node: &mut Node| node.produce(client, "t", 0, build(1, &[7; 100])).0;
     let taken: Vec<i16> = (0..9).map(|_| hundred(&mut node)).collect();
     assert_eq!(taken, [0, 0, 0, 0, 0, 0, 0, full, full]);
@@ -254,15 +323,35 @@ fn an_open_transaction_takes_room_after_a_restart_and_gives_it_back() {
     let (code, producer) = transactions::init_of(&mut node, client, "writer", 60_000);
     assert_eq!(code, 0);
     for sequence in 0..2 {
-        assert_eq!(transactions::produce_of(&mut node, client, "writer", transactions::PRODUCE_V2, 0, transactions::batch(producer, sequence)).0, 0);
+        assert_eq!(
+            transactions::produce_of(
+                &mut node,
+                client,
+                "writer",
+                transactions::PRODUCE_V2,
+                0,
+                transactions::batch(producer, sequence)
+            )
+            .0,
+            0
+        );
     }
-    let overflow = Argument { name: b"x-overflow"[..].into(), tag: b'S', value: OwnedValue::Bytes(b"reject-publish"[..].into()) };
+    let overflow =
+        Argument { name: b"x-overflow"[..].into(), tag: b'S', value: OwnedValue::Bytes(b"reject-publish"[..].into()) };
     let limit = Argument { name: b"x-max-length"[..].into(), tag: b'l', value: OwnedValue::Int(3) };
     let arguments = Arguments::new(vec![limit, overflow]);
-    let wish = QueueDeclaration { name: Name::new(b"t").expect("a short name"), durable: true, owner: None, auto_delete: false, arguments };
+    let wish = QueueDeclaration {
+        name: Name::new(b"t").expect("a short name"),
+        durable: true,
+        owner: None,
+        auto_delete: false,
+        arguments,
+    };
     let vhost = node.broker().vhosts().get("/").expect("it is always there");
     node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared over the topic");
-    let publish = |node: &mut Node, client| node.produce(client, "t", 0, BatchBuilder::default().record(1_000, None, Some(b"one")).build()).0;
+    let publish = |node: &mut Node, client| {
+        node.produce(client, "t", 0, BatchBuilder::default().record(1_000, None, Some(b"one")).build()).0
+    };
     let full = ErrorCode::PolicyViolation.code();
     assert_eq!([publish(&mut node, client), publish(&mut node, client)], [0, full]);
     node.stop();
@@ -295,11 +384,28 @@ fn a_queue_with_an_open_transaction_is_not_empty() {
     let mut node = Node::start(folder.path(), &[]);
     let client = node.connect();
     let vhost = node.broker().vhosts().get("/").expect("it is always there");
-    let wish = QueueDeclaration { name: Name::new(b"t").expect("a short name"), durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    let wish = QueueDeclaration {
+        name: Name::new(b"t").expect("a short name"),
+        durable: true,
+        owner: None,
+        auto_delete: false,
+        arguments: Arguments::default(),
+    };
     let queue = node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
     let (code, producer) = transactions::init_of(&mut node, client, "writer", 60_000);
     assert_eq!(code, 0);
-    assert_eq!(transactions::produce_of(&mut node, client, "writer", transactions::PRODUCE_V2, 0, transactions::batch(producer, 0)).0, 0);
+    assert_eq!(
+        transactions::produce_of(
+            &mut node,
+            client,
+            "writer",
+            transactions::PRODUCE_V2,
+            0,
+            transactions::batch(producer, 0)
+        )
+        .0,
+        0
+    );
     assert_eq!(node.broker().counts(&queue).ready, 0);
     assert!(matches!(node.broker().delete_queue(&queue, false, true), Err(broker::QueueError::NotEmpty { .. })));
     assert_eq!(transactions::end_of(&mut node, client, "writer", transactions::END_V2, producer, false).0, 0);
@@ -320,10 +426,20 @@ fn a_batch_is_admitted_by_what_its_records_weigh() {
     let client = node.connect();
     let vhost = node.broker().vhosts().get("/").expect("it is always there");
     let declare = |name: &str, limit: i64| {
-        let text = |name: &str, value: &str| Argument { name: name.as_bytes().into(), tag: b'S', value: OwnedValue::Bytes(value.as_bytes().into()) };
+        let text = |name: &str, value: &str| Argument {
+            name: name.as_bytes().into(),
+            tag: b'S',
+            value: OwnedValue::Bytes(value.as_bytes().into()),
+        };
         let bytes = Argument { name: b"x-max-length-bytes"[..].into(), tag: b'l', value: OwnedValue::Int(limit) };
         let arguments = Arguments::new(vec![bytes, text("x-overflow", "reject-publish")]);
-        let wish = QueueDeclaration { name: Name::new(name.as_bytes()).expect("a short name"), durable: true, owner: None, auto_delete: false, arguments };
+        let wish = QueueDeclaration {
+            name: Name::new(name.as_bytes()).expect("a short name"),
+            durable: true,
+            owner: None,
+            auto_delete: false,
+            arguments,
+        };
         node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared")
     };
     let (packed, plain) = (declare("packed", 10_000), declare("plain", 1_500));
@@ -350,7 +466,8 @@ fn a_batch_is_admitted_by_what_its_records_weigh() {
 
 fn streams_beat(node: &mut Node, client: usize, group: &str, topic: &str, epoch: i32) -> StreamsGroupHeartbeatResponse {
     let joins = epoch == 0;
-    let subtopology = Subtopology { subtopology_id: "0".into(), source_topics: vec![topic.into()], ..Subtopology::default() };
+    let subtopology =
+        Subtopology { subtopology_id: "0".into(), source_topics: vec![topic.into()], ..Subtopology::default() };
     let request = StreamsGroupHeartbeatRequest {
         group_id: group.into(),
         member_id: "member".into(),
@@ -365,33 +482,59 @@ fn streams_beat(node: &mut Node, client: usize, group: &str, topic: &str, epoch:
     };
     node.send(client, STREAMS_HEARTBEAT, 1, |writer| request.encode(writer, STREAMS_HEARTBEAT.1)).expect("taken");
     let (_, body) = node.answer(client);
-    StreamsGroupHeartbeatResponse::decode(&mut flexible(STREAMS_HEARTBEAT, body), STREAMS_HEARTBEAT.1).expect("an answer")
+    StreamsGroupHeartbeatResponse::decode(&mut flexible(STREAMS_HEARTBEAT, body), STREAMS_HEARTBEAT.1)
+        .expect("an answer")
 }
 
 /// What a streams application is told of a queue that is not there for its user is what it is told of a topic that nobody has.
 #[test]
 fn a_streams_application_misses_a_queue_that_is_hidden() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut node = start(folder.path(), &[("group.streams.initial.rebalance.delay.ms", "0"), ("group.streams.assignment.interval.ms", "0")]);
+    let mut node = start(
+        folder.path(),
+        &[("group.streams.initial.rebalance.delay.ms", "0"), ("group.streams.assignment.interval.ms", "0")],
+    );
     ["CN=root", "CN=reader", "CN=eve"].iter().for_each(|name| add(&node, name, None));
     // Those of other virtual hosts have names that no application may use.
-    let (vhost, name) = (node.broker().vhosts().get("/").expect("it is always there"), Name::new(b"till").expect("a short name"));
-    let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    let (vhost, name) =
+        (node.broker().vhosts().get("/").expect("it is always there"), Name::new(b"till").expect("a short name"));
+    let wish =
+        QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
     node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
-    node.broker().set_permissions("/", "CN=reader", Permissions::new("", "", "^till$").expect("expressions")).expect("set");
+    node.broker()
+        .set_permissions("/", "CN=reader", Permissions::new("", "", "^till$").expect("expressions"))
+        .expect("set");
     let told = |node: &mut Node, name: &str, group: &str, topic: &str| {
         let client = connect(node, Some(name));
         let first = streams_beat(node, client, group, topic, 0);
         let second = streams_beat(node, client, group, topic, first.member_epoch);
-        let request = StreamsGroupDescribeRequest { group_ids: vec![group.into()], ..StreamsGroupDescribeRequest::default() };
+        let request =
+            StreamsGroupDescribeRequest { group_ids: vec![group.into()], ..StreamsGroupDescribeRequest::default() };
         node.send(client, STREAMS_DESCRIBE, 1, |writer| request.encode(writer, STREAMS_DESCRIBE.1)).expect("taken");
         let (_, body) = node.answer(client);
-        let described = StreamsGroupDescribeResponse::decode(&mut flexible(STREAMS_DESCRIBE, body), STREAMS_DESCRIBE.1).expect("an answer");
+        let described = StreamsGroupDescribeResponse::decode(&mut flexible(STREAMS_DESCRIBE, body), STREAMS_DESCRIBE.1)
+            .expect("an answer");
         let (status, again) = (first.status.unwrap_or_default(), second.status.unwrap_or_default());
-        let status: Vec<(i8, String)> = status.iter().chain(&again).map(|one| (one.status_code, one.status_detail.replace(topic, "TOPIC"))).collect();
-        let tasks = first.active_tasks.iter().chain(&second.active_tasks).flatten().map(|task| task.partitions.len()).sum::<usize>();
+        let status: Vec<(i8, String)> = status
+            .iter()
+            .chain(&again)
+            .map(|one| (one.status_code, one.status_detail.replace(topic, "TOPIC")))
+            .collect();
+        let tasks = first
+            .active_tasks
+            .iter()
+            .chain(&second.active_tasks)
+            .flatten()
+            .map(|task| task.partitions.len())
+            .sum::<usize>();
         let state = described.groups[0].group_state.to_string();
-        ((first.error_code, second.error_code, described.groups[0].error_code), (first.member_epoch, second.member_epoch), status, tasks, state)
+        (
+            (first.error_code, second.error_code, described.groups[0].error_code),
+            (first.member_epoch, second.member_epoch),
+            status,
+            tasks,
+            state,
+        )
     };
     let missing = told(&mut node, "CN=eve", "one", "nobody-has-it");
     assert_eq!((missing.0, missing.2[0].0, missing.3), ((0, 0, 0), 1, 0));
@@ -400,10 +543,12 @@ fn a_streams_application_misses_a_queue_that_is_hidden() {
     assert_eq!((seen.0, seen.3), ((0, 0, 0), 1), "who may read it is given its task");
     // In the group of somebody else he learns nothing either.
     let eve = connect(&mut node, Some("CN=eve"));
-    let request = StreamsGroupDescribeRequest { group_ids: vec!["three".into()], ..StreamsGroupDescribeRequest::default() };
+    let request =
+        StreamsGroupDescribeRequest { group_ids: vec!["three".into()], ..StreamsGroupDescribeRequest::default() };
     node.send(eve, STREAMS_DESCRIBE, 1, |writer| request.encode(writer, STREAMS_DESCRIBE.1)).expect("taken");
     let (_, body) = node.answer(eve);
-    let described = StreamsGroupDescribeResponse::decode(&mut flexible(STREAMS_DESCRIBE, body), STREAMS_DESCRIBE.1).expect("an answer");
+    let described = StreamsGroupDescribeResponse::decode(&mut flexible(STREAMS_DESCRIBE, body), STREAMS_DESCRIBE.1)
+        .expect("an answer");
     assert_eq!((described.groups[0].error_code, described.groups[0].topology.is_none()), (DENIED, true));
     node.stop();
 }
@@ -414,35 +559,64 @@ fn settings_and_share_offsets_miss_a_queue_that_is_hidden() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = start(folder.path(), &[]);
     ["CN=root", "CN=eve"].iter().for_each(|name| add(&node, name, None));
-    let (vhost, name) = (node.broker().vhosts().get("/").expect("it is always there"), Name::new(b"till").expect("a short name"));
-    let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    let (vhost, name) =
+        (node.broker().vhosts().get("/").expect("it is always there"), Name::new(b"till").expect("a short name"));
+    let wish =
+        QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
     node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
     let eve = connect(&mut node, Some("CN=eve"));
     let request = ListConfigResourcesRequest::default();
     node.send(eve, LIST_CONFIG_RESOURCES, 1, |writer| request.encode(writer, LIST_CONFIG_RESOURCES.1)).expect("taken");
     let (_, body) = node.answer(eve);
-    let listed = ListConfigResourcesResponse::decode(&mut flexible(LIST_CONFIG_RESOURCES, body), LIST_CONFIG_RESOURCES.1).expect("an answer");
-    let topics: Vec<&str> = listed.config_resources.iter().filter(|one| one.resource_type == 2).map(|one| one.resource_name.as_str()).collect();
+    let listed =
+        ListConfigResourcesResponse::decode(&mut flexible(LIST_CONFIG_RESOURCES, body), LIST_CONFIG_RESOURCES.1)
+            .expect("an answer");
+    let topics: Vec<&str> = listed
+        .config_resources
+        .iter()
+        .filter(|one| one.resource_type == 2)
+        .map(|one| one.resource_name.as_str())
+        .collect();
     assert_eq!((listed.error_code, topics), (0, vec!["t"]));
     let altered = |node: &mut Node, topic: &str| {
-        let config = AlterableConfig { name: "retention.ms".into(), value: Some("5".into()), ..AlterableConfig::default() };
-        let resource = AlterConfigsResource { resource_type: 2, resource_name: topic.into(), configs: vec![config], ..AlterConfigsResource::default() };
-        let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: true, ..IncrementalAlterConfigsRequest::default() };
+        let config =
+            AlterableConfig { name: "retention.ms".into(), value: Some("5".into()), ..AlterableConfig::default() };
+        let resource = AlterConfigsResource {
+            resource_type: 2,
+            resource_name: topic.into(),
+            configs: vec![config],
+            ..AlterConfigsResource::default()
+        };
+        let request = IncrementalAlterConfigsRequest {
+            resources: vec![resource],
+            validate_only: true,
+            ..IncrementalAlterConfigsRequest::default()
+        };
         node.send(eve, ALTER_CONFIGS, 1, |writer| request.encode(writer, ALTER_CONFIGS.1)).expect("taken");
         let (_, body) = node.answer(eve);
-        let response = IncrementalAlterConfigsResponse::decode(&mut flexible(ALTER_CONFIGS, body), ALTER_CONFIGS.1).expect("an answer");
+        let response = IncrementalAlterConfigsResponse::decode(&mut flexible(ALTER_CONFIGS, body), ALTER_CONFIGS.1)
+            .expect("an answer");
         (response.responses[0].error_code, response.responses[0].error_message.as_ref().map(ToString::to_string))
     };
     assert_eq!(altered(&mut node, "nobody-has-it").0, ABSENT);
     assert_eq!(altered(&mut node, "till"), altered(&mut node, "nobody-has-it"));
     node.make_share_group("g", &[]);
     let offsets = |node: &mut Node, topic: &str| {
-        let topic = DescribeShareGroupOffsetsRequestTopic { topic_name: topic.into(), partitions: vec![0], ..Default::default() };
-        let group = DescribeShareGroupOffsetsRequestGroup { group_id: "g".into(), topics: Some(vec![topic]), ..Default::default() };
+        let topic = DescribeShareGroupOffsetsRequestTopic {
+            topic_name: topic.into(),
+            partitions: vec![0],
+            ..Default::default()
+        };
+        let group = DescribeShareGroupOffsetsRequestGroup {
+            group_id: "g".into(),
+            topics: Some(vec![topic]),
+            ..Default::default()
+        };
         let request = DescribeShareGroupOffsetsRequest { groups: vec![group], ..Default::default() };
         node.send(eve, SHARE_OFFSETS, 1, |writer| request.encode(writer, SHARE_OFFSETS.1)).expect("taken");
         let (_, body) = node.answer(eve);
-        let response = DescribeShareGroupOffsetsResponse::decode(&mut flexible(SHARE_OFFSETS, body), SHARE_OFFSETS.1).expect("an answer");
+        let response = DescribeShareGroupOffsetsResponse::decode(&mut flexible(SHARE_OFFSETS, body), SHARE_OFFSETS.1)
+            .expect("an answer");
         let topic = &response.groups[0].topics[0];
         (topic.topic_id, topic.partitions[0].error_code, topic.partitions[0].start_offset)
     };

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use broker::{Cause, QuotaChange, QuotaEntity};
 use kafka_wire::ErrorCode;
-use kafka_wire::alter_client_quotas::{AlterClientQuotasRequest, AlterClientQuotasResponse, AlteredEntity, AlteredEntry, OpData};
+use kafka_wire::alter_client_quotas::{
+    AlterClientQuotasRequest, AlterClientQuotasResponse, AlteredEntity, AlteredEntry, OpData,
+};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_client_quotas::{ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse};
 use kafka_wire::heartbeat::HeartbeatRequest;
@@ -64,7 +66,11 @@ fn a_fetch_gets_what_may_be_had_in_a_second_and_then_nothing() {
     limit(&node, &[("user", None)], "consumer_byte_rate", Some(20_000.0));
     let first = node.fetch(one, &wants("t", &[(0, 0)]));
     let [(_, 0, bytes)] = partitions(&first)[..] else { panic!("a partition") };
-    assert!((10_000..30_000).contains(&bytes) && first.throttle_time_ms > 0, "{bytes} bytes, {} ms", first.throttle_time_ms);
+    assert!(
+        (10_000..30_000).contains(&bytes) && first.throttle_time_ms > 0,
+        "{bytes} bytes, {} ms",
+        first.throttle_time_ms
+    );
     let second = node.fetch(other, &wants("t", &[(0, 0)]));
     assert_eq!(partitions(&second), [(0, 0, 0)]);
     assert!(second.throttle_time_ms > 0 && !node.session(other).wants_read());
@@ -82,7 +88,9 @@ fn topics_have_quotas_of_their_own() {
     node.create_topic(one, "t", 1);
     node.create_topic(one, "free", 1);
     let rates = [("mainstem.producer.byte.rate", "10000"), ("mainstem.consumer.byte.rate", "10000")];
-    node.broker().set_topic_config("t", rates.map(|(name, value)| (name.to_owned(), value.to_owned())).into()).expect("settings");
+    node.broker()
+        .set_topic_config("t", rates.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+        .expect("settings");
     assert!(produce(&mut node, one, 30_000) > 2_000);
     assert_eq!(node.session(one).causes(), Cause::TopicQuota.bit());
     assert_eq!(node.produce(other, "free", 0, batch(1000)), (0, 0));
@@ -101,7 +109,9 @@ fn a_fetch_that_gets_nothing_for_now_says_no_more_of_partitions_than_any() {
     let mut node = Node::start(folder.path(), &[]);
     let client = node.connect();
     node.create_topic(client, "t", 1);
-    node.broker().set_topic_config("t", [("mainstem.consumer.byte.rate".to_owned(), "1000".to_owned())].into()).expect("settings");
+    node.broker()
+        .set_topic_config("t", [("mainstem.consumer.byte.rate".to_owned(), "1000".to_owned())].into())
+        .expect("settings");
     node.produce(client, "t", 0, batch(5000));
     node.advance(Duration::from_millis(500));
     assert!(node.fetch(client, &wants("t", &[(0, 0)])).throttle_time_ms > 2_000);
@@ -153,7 +163,11 @@ fn what_a_group_that_is_far_behind_may_have_in_a_second_comes_in_pieces() {
     let piece = node.fetch(reader, &wants("t", &[(0, 0)]));
     // 20 KB a second.
     let bytes = partitions(&piece)[0].2;
-    assert!((1000..=2000).contains(&bytes) && (40..=120).contains(&piece.throttle_time_ms), "{bytes} bytes, {} ms", piece.throttle_time_ms);
+    assert!(
+        (1000..=2000).contains(&bytes) && (40..=120).contains(&piece.throttle_time_ms),
+        "{bytes} bytes, {} ms",
+        piece.throttle_time_ms
+    );
     node.stop();
 }
 
@@ -164,12 +178,20 @@ fn partitions_beyond_the_quota_are_refused_to_newer_clients() {
     let client = node.connect();
     limit(&node, &[("client-id", None)], "controller_mutation_rate", Some(10.0));
     let create_of = |node: &mut Node, names: [&str; 3], num_partitions: i32| {
-        let topics = names.map(|name| CreatableTopic { name: name.into(), num_partitions, replication_factor: 1, ..CreatableTopic::default() });
-        let request = CreateTopicsRequest { topics: topics.into(), timeout_ms: 30_000, ..CreateTopicsRequest::default() };
+        let topics = names.map(|name| CreatableTopic {
+            name: name.into(),
+            num_partitions,
+            replication_factor: 1,
+            ..CreatableTopic::default()
+        });
+        let request =
+            CreateTopicsRequest { topics: topics.into(), timeout_ms: 30_000, ..CreateTopicsRequest::default() };
         node.send(client, CREATE_TOPICS, 0, |writer| request.encode(writer, CREATE_TOPICS.1)).expect("taken");
         let (_, body) = node.answer(client);
-        let response = CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
-        let mut codes: Vec<(String, i16)> = response.topics.iter().map(|topic| (topic.name.to_string(), topic.error_code)).collect();
+        let response =
+            CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
+        let mut codes: Vec<(String, i16)> =
+            response.topics.iter().map(|topic| (topic.name.to_string(), topic.error_code)).collect();
         codes.sort();
         (codes, response.throttle_time_ms)
     };
@@ -213,8 +235,17 @@ fn entry(parts: &[(&str, Option<&str>)], ops: &[(&str, Option<f64>)]) -> Altered
         entity_name: name.map(Into::into),
         ..AlteredEntity::default()
     };
-    let op = |(key, value): &(&str, Option<f64>)| OpData { key: (*key).into(), value: value.unwrap_or(0.0), remove: value.is_none(), ..OpData::default() };
-    AlteredEntry { entity: parts.iter().map(part).collect(), ops: ops.iter().map(op).collect(), ..AlteredEntry::default() }
+    let op = |(key, value): &(&str, Option<f64>)| OpData {
+        key: (*key).into(),
+        value: value.unwrap_or(0.0),
+        remove: value.is_none(),
+        ..OpData::default()
+    };
+    AlteredEntry {
+        entity: parts.iter().map(part).collect(),
+        ops: ops.iter().map(op).collect(),
+        ..AlteredEntry::default()
+    }
 }
 
 fn describe(node: &mut Node, client: usize, components: &[(&str, i8, Option<&str>)], strict: bool) -> (i16, usize) {
@@ -224,7 +255,11 @@ fn describe(node: &mut Node, client: usize, components: &[(&str, i8, Option<&str
         match_name: name.map(Into::into),
         ..ComponentData::default()
     };
-    let request = DescribeClientQuotasRequest { components: components.iter().map(component).collect(), strict, ..Default::default() };
+    let request = DescribeClientQuotasRequest {
+        components: components.iter().map(component).collect(),
+        strict,
+        ..Default::default()
+    };
     node.send(client, DESCRIBE, 1, |writer| request.encode(writer, DESCRIBE.1)).expect("taken");
     let (_, body) = node.answer(client);
     let response = DescribeClientQuotasResponse::decode(&mut flexible(DESCRIBE, body), DESCRIBE.1).expect("an answer");
@@ -243,7 +278,10 @@ fn quotas_are_altered_described_and_there_after_a_restart() {
     assert_eq!(alter(&mut node, client, vec![user.clone(), pair.clone()], true), [0, 0]);
     assert_eq!(describe(&mut node, client, &[], false), (0, 0));
     assert_eq!(alter(&mut node, client, vec![user, wrong, pair, ip], false), [0, 42, 0, 0]);
-    assert_eq!(alter(&mut node, client, vec![entry(&[("user", Some("u"))], &[("consumer_byte_rate", None)])], false), [0]);
+    assert_eq!(
+        alter(&mut node, client, vec![entry(&[("user", Some("u"))], &[("consumer_byte_rate", None)])], false),
+        [0]
+    );
     node.stop();
     let mut node = Node::start(folder.path(), &[]);
     let client = node.connect();

@@ -5,8 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::{Caller, Cause, GroupChange, PasswordWish, Permissions, QueueDeclaration, UserWish};
-use kafka_wire::share_acknowledge::{AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch as Acknowledgement, ShareAcknowledgeRequest, ShareAcknowledgeResponse};
-use kafka_wire::share_fetch::{AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest, ShareFetchResponse};
+use kafka_wire::share_acknowledge::{
+    AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch as Acknowledgement, ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+};
+use kafka_wire::share_fetch::{
+    AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest, ShareFetchResponse,
+};
 use kafka_wire::{ErrorCode, Records};
 
 use record::{BatchBuilder, Batches};
@@ -47,7 +52,11 @@ impl Worker {
             acknowledge_types: vec![*kind],
             ..AcknowledgementBatch::default()
         });
-        let partition = FetchPartition { partition_index: 0, acknowledgement_batches: batches.collect(), ..FetchPartition::default() };
+        let partition = FetchPartition {
+            partition_index: 0,
+            acknowledgement_batches: batches.collect(),
+            ..FetchPartition::default()
+        };
         let topic = FetchTopic { topic_id: self.topic, partitions: vec![partition], ..FetchTopic::default() };
         let request = ShareFetchRequest {
             group_id: Some(self.group.into()),
@@ -69,8 +78,11 @@ impl Worker {
     fn take(body: bytes::Bytes) -> (i16, i16, Acquired, usize) {
         let response = ShareFetchResponse::decode(&mut flexible(SHARE_FETCH, body), SHARE_FETCH.1).expect("an answer");
         assert_eq!(response.error_code, 0);
-        let Some(partition) = response.responses.first().map(|topic| &topic.partitions[0]) else { return (0, 0, Vec::new(), 0) };
-        let acquired = partition.acquired_records.iter().map(|run| (run.first_offset, run.last_offset, run.delivery_count));
+        let Some(partition) = response.responses.first().map(|topic| &topic.partitions[0]) else {
+            return (0, 0, Vec::new(), 0);
+        };
+        let acquired =
+            partition.acquired_records.iter().map(|run| (run.first_offset, run.last_offset, run.delivery_count));
         let bytes = partition.records.as_ref().map_or(0, Records::len);
         (partition.error_code, partition.acknowledge_error_code, acquired.collect(), bytes)
     }
@@ -90,10 +102,23 @@ impl Worker {
     /// Names the partition once for each; the codes of the answer.
     fn say_all(&mut self, node: &mut Node, said: &[(i64, i64, i8)]) -> Vec<i16> {
         let one = |&(first_offset, last_offset, kind): &(i64, i64, i8)| {
-            let batch = Acknowledgement { first_offset, last_offset, acknowledge_types: vec![kind], ..Acknowledgement::default() };
-            AcknowledgePartition { partition_index: 0, acknowledgement_batches: vec![batch], ..AcknowledgePartition::default() }
+            let batch = Acknowledgement {
+                first_offset,
+                last_offset,
+                acknowledge_types: vec![kind],
+                ..Acknowledgement::default()
+            };
+            AcknowledgePartition {
+                partition_index: 0,
+                acknowledgement_batches: vec![batch],
+                ..AcknowledgePartition::default()
+            }
         };
-        let topic = AcknowledgeTopic { topic_id: self.topic, partitions: said.iter().map(one).collect(), ..AcknowledgeTopic::default() };
+        let topic = AcknowledgeTopic {
+            topic_id: self.topic,
+            partitions: said.iter().map(one).collect(),
+            ..AcknowledgeTopic::default()
+        };
         let request = ShareAcknowledgeRequest {
             group_id: Some(self.group.into()),
             member_id: Some(self.member.into()),
@@ -102,9 +127,11 @@ impl Worker {
             ..ShareAcknowledgeRequest::default()
         };
         self.epoch += 1;
-        node.send(self.client, SHARE_ACKNOWLEDGE, 0, |writer| request.encode(writer, SHARE_ACKNOWLEDGE.1)).expect("taken");
+        node.send(self.client, SHARE_ACKNOWLEDGE, 0, |writer| request.encode(writer, SHARE_ACKNOWLEDGE.1))
+            .expect("taken");
         let (_, body) = node.answer(self.client);
-        let response = ShareAcknowledgeResponse::decode(&mut flexible(SHARE_ACKNOWLEDGE, body), SHARE_ACKNOWLEDGE.1).expect("an answer");
+        let response = ShareAcknowledgeResponse::decode(&mut flexible(SHARE_ACKNOWLEDGE, body), SHARE_ACKNOWLEDGE.1)
+            .expect("an answer");
         assert_eq!(response.error_code, 0);
         response.responses[0].partitions.iter().map(|one| one.error_code).collect()
     }
@@ -159,10 +186,14 @@ fn what_takes_a_filter_long_is_given_after_some_turns() {
     let mut node = started(folder.path(), &[]);
     let producer = node.connect();
     assert_eq!(node.produce(producer, "t", 0, crate::filters::numbered(500)).0, 0);
-    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("mainstem.filter", &crate::filters::long_filter())]);
+    node.configure_group(
+        "workers",
+        &[("share.auto.offset.reset", "earliest"), ("mainstem.filter", &crate::filters::long_filter())],
+    );
     let mut one = Worker::new(&mut node, "one");
     let given = (0..100).find_map(|_| Some(one.fetch(&mut node, &[])).filter(|given| !given.is_empty()));
-    let expected: Vec<(i64, i64, i16)> = (0..500).filter(|offset| offset % 10 == 3).map(|offset| (offset, offset, 1)).collect();
+    let expected: Vec<(i64, i64, i16)> =
+        (0..500).filter(|offset| offset % 10 == 3).map(|offset| (offset, offset, 1)).collect();
     assert_eq!(given.expect("it is given some day"), expected);
     node.stop();
 }
@@ -182,7 +213,10 @@ fn what_a_filter_does_not_want_is_done_at_once() {
     assert_eq!(one.say(&mut node, 3, 4, ACCEPT), 0);
     assert_eq!(one.say(&mut node, 9, 9, RELEASE), 0);
     // Nothing of the next one is wanted; what came back is given again.
-    node.configure_group("workers", &[from_the_start, ("mainstem.filter", "key = '9' AND timestamp < 9 OR key = '8' OR key = '9'")]);
+    node.configure_group(
+        "workers",
+        &[from_the_start, ("mainstem.filter", "key = '9' AND timestamp < 9 OR key = '8' OR key = '9'")],
+    );
     assert_eq!(node.produce(producer, "t", 0, batch(4)).0, 0);
     assert_eq!(one.fetch(&mut node, &[]), [(9, 9, 2)]);
     for (first, last) in [(9, 9), (13, 14), (19, 19), (23, 24), (29, 29)] {
@@ -210,7 +244,9 @@ fn dead_letters_are_written_with_the_rights_of_who_has_named_their_topic_as_of_t
     for (name, permission) in [("eve", ""), ("bob", ".*")] {
         let wish = UserWish { name: name.to_owned(), password: PasswordWish::Remove, tags: None, limits: None };
         node.broker().put_user(wish).expect("added");
-        node.broker().set_permissions("/", name, Permissions::new("", permission, "").expect("expressions")).expect("set");
+        node.broker()
+            .set_permissions("/", name, Permissions::new("", permission, "").expect("expressions"))
+            .expect("set");
     }
     let (here, broker) = ("127.0.0.1".parse().expect("an address"), Arc::clone(node.broker()));
     // Both may write what is no queue, or is not there.
@@ -218,13 +254,23 @@ fn dead_letters_are_written_with_the_rights_of_who_has_named_their_topic_as_of_t
         let set = [("share.auto.offset.reset", "earliest"), ("mainstem.share.dead.letter.topic", topic)];
         let overrides = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let change = GroupChange { group: group.to_owned(), overrides, set: Vec::new() };
-        broker.set_group_configs(vec![change], Some(&broker.security().setter(Some(user), here))).pop().expect("an outcome").expect("set");
+        broker
+            .set_group_configs(vec![change], Some(&broker.security().setter(Some(user), here)))
+            .pop()
+            .expect("an outcome")
+            .expect("set");
     };
     name("of-eve", "eve", "pay");
     name("of-bob", "bob", "pay");
     // Now it is a queue, and in a virtual host in which one of them has rights.
     let vhost = broker.vhosts().get("/").expect("it is always there");
-    let wish = QueueDeclaration { name: Name::new(b"pay").expect("a short name"), durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    let wish = QueueDeclaration {
+        name: Name::new(b"pay").expect("a short name"),
+        durable: true,
+        owner: None,
+        auto_delete: false,
+        arguments: Arguments::default(),
+    };
     broker.declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
     for group in ["of-eve", "of-bob"] {
         node.broker().make_share_group(group).expect("a name that is free");
@@ -246,7 +292,10 @@ fn dead_letters_are_written_with_the_rights_of_who_has_named_their_topic_as_of_t
 fn a_group_that_is_far_behind_is_slowed_down_all_members_together() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = started(folder.path(), &[400, 400, 400, 400]);
-    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("mainstem.laggard.rules", "lag>1000 records 60KB/min")]);
+    node.configure_group(
+        "workers",
+        &[("share.auto.offset.reset", "earliest"), ("mainstem.laggard.rules", "lag>1000 records 60KB/min")],
+    );
     let (mut one, mut two) = (Worker::new(&mut node, "one"), Worker::new(&mut node, "two"));
     let got = one.fetch(&mut node, &[]);
     assert!(!got.is_empty() && !node.session(one.client).wants_read());
@@ -258,7 +307,10 @@ fn a_group_that_is_far_behind_is_slowed_down_all_members_together() {
     node.advance(Duration::from_secs(120));
     assert!(node.session(one.client).wants_read() && node.session(two.client).wants_read());
     // It is not so far behind as this rule says.
-    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("mainstem.laggard.rules", "lag>10000 records 60KB/min")]);
+    node.configure_group(
+        "workers",
+        &[("share.auto.offset.reset", "earliest"), ("mainstem.laggard.rules", "lag>10000 records 60KB/min")],
+    );
     assert!(!one.fetch(&mut node, &[]).is_empty() && node.session(one.client).wants_read());
     node.stop();
 }
@@ -382,7 +434,10 @@ fn a_fetch_without_news_ends_on_time() {
 fn what_the_bound_keeps_back_comes_later() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = started(folder.path(), &[60, 60, 60]);
-    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("share.partition.max.record.locks", "100")]);
+    node.configure_group(
+        "workers",
+        &[("share.auto.offset.reset", "earliest"), ("share.partition.max.record.locks", "100")],
+    );
     let (mut one, mut two) = (Worker::new(&mut node, "one"), Worker::new(&mut node, "two"));
     // The batch in which the bound lies is given whole.
     assert_eq!(one.fetch(&mut node, &[]), [(0, 119, 1)]);
@@ -427,7 +482,10 @@ fn what_nobody_can_do_is_copied_with_where_it_comes_from() {
     let mut node = started(folder.path(), &[]);
     let producer = node.connect();
     node.create_topic(producer, "dead", 1);
-    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("mainstem.share.dead.letter.topic", "dead")]);
+    node.configure_group(
+        "workers",
+        &[("share.auto.offset.reset", "earliest"), ("mainstem.share.dead.letter.topic", "dead")],
+    );
     node.produce(producer, "t", 0, keyed(&["a", "b", "c"]));
     let mut one = Worker::new(&mut node, "one");
     assert_eq!(one.fetch(&mut node, &[]), [(0, 2, 1)]);
@@ -446,12 +504,24 @@ fn what_nobody_can_do_is_copied_with_where_it_comes_from() {
     let (at, _) = Batches::new(&read).next().expect("a batch").expect("whole");
     let dead = record::records(&read[at..]).expect("records");
     assert_eq!((dead[0].key.as_deref(), dead[0].value.as_deref()), (Some(&b"b"[..]), Some(&b"a value"[..])));
-    let header = |name: &[u8]| dead[0].headers.iter().find(|(other, _)| other == name).and_then(|(_, value)| value.clone()).expect("it is there");
-    let told: Vec<bytes::Bytes> =
-        [&b"__dlq.errors.topic"[..], b"__dlq.errors.offset", b"__dlq.errors.group", b"__dlq.errors.delivery.count", b"__dlq.errors.message"]
-            .into_iter()
-            .map(header)
-            .collect();
+    let header = |name: &[u8]| {
+        dead[0]
+            .headers
+            .iter()
+            .find(|(other, _)| other == name)
+            .and_then(|(_, value)| value.clone())
+            .expect("it is there")
+    };
+    let told: Vec<bytes::Bytes> = [
+        &b"__dlq.errors.topic"[..],
+        b"__dlq.errors.offset",
+        b"__dlq.errors.group",
+        b"__dlq.errors.delivery.count",
+        b"__dlq.errors.message",
+    ]
+    .into_iter()
+    .map(header)
+    .collect();
     assert_eq!(told, ["t", "1", "workers", "1", "rejected"]);
     // It never comes back, and the others are as they were.
     assert_eq!(one.say(&mut node, 0, 0, ACCEPT), 0);
@@ -464,7 +534,8 @@ fn what_nobody_can_do_is_copied_with_where_it_comes_from() {
 
 /// Asks for the first partitions of `t`, and waits for so long.
 fn ask_for(node: &mut Node, worker: &mut Worker, count: i32, max_wait_ms: i32) {
-    let partitions: Vec<_> = (0..count).map(|partition_index| FetchPartition { partition_index, ..FetchPartition::default() }).collect();
+    let partitions: Vec<_> =
+        (0..count).map(|partition_index| FetchPartition { partition_index, ..FetchPartition::default() }).collect();
     let topic = FetchTopic { topic_id: worker.topic, partitions, ..FetchTopic::default() };
     let request = ShareFetchRequest {
         group_id: Some(worker.group.into()),
@@ -515,8 +586,14 @@ fn without_memory_for_a_fetch_that_waits_it_is_answered_and_its_connection_rests
     ask_for_many(&mut node, &mut second, 300);
     let (_, body) = node.answer(second.client);
     let response = ShareFetchResponse::decode(&mut flexible(SHARE_FETCH, body), SHARE_FETCH.1).expect("an answer");
-    let acquires = |response: &ShareFetchResponse| response.responses.iter().flat_map(|topic| &topic.partitions).any(|one| !one.acquired_records.is_empty());
-    assert_eq!((response.error_code, response.throttle_time_ms, acquires(&response)), (0, 500, false), "at once, with what there is");
+    let acquires = |response: &ShareFetchResponse| {
+        response.responses.iter().flat_map(|topic| &topic.partitions).any(|one| !one.acquired_records.is_empty())
+    };
+    assert_eq!(
+        (response.error_code, response.throttle_time_ms, acquires(&response)),
+        (0, 500, false),
+        "at once, with what there is"
+    );
     assert!(!node.session(second.client).wants_read(), "it asks again when it has rested");
     ask_for_many(&mut node, &mut few, 100);
     assert!(node.poll(few.client).is_none(), "few partitions may always wait");
@@ -549,7 +626,12 @@ fn a_session_of_many_partitions_is_gone_through_in_turns() {
         assert!(node.poll(one.client).is_none(), "there is nothing");
         assert_eq!(node.produce(producer, "t", partition, batch(1)).0, 0);
         let response = response(&mut node, one.client);
-        let found: Vec<_> = response.responses.iter().flat_map(|topic| &topic.partitions).map(|one| (one.partition_index, one.acquired_records.len())).collect();
+        let found: Vec<_> = response
+            .responses
+            .iter()
+            .flat_map(|topic| &topic.partitions)
+            .map(|one| (one.partition_index, one.acquired_records.len()))
+            .collect();
         assert_eq!(found, [(partition, 1)]);
     }
     // Before it waits it goes through all of them twice: what comes meanwhile is found.
@@ -588,7 +670,8 @@ fn there_are_as_many_subscriptions_as_there_is_memory_for() {
     let mut one = Worker::new(&mut node, "one");
     ask_for(&mut node, &mut one, 4, 0);
     let response = response(&mut node, one.client);
-    let codes: Vec<_> = response.responses.iter().flat_map(|topic| &topic.partitions).map(|one| one.error_code).collect();
+    let codes: Vec<_> =
+        response.responses.iter().flat_map(|topic| &topic.partitions).map(|one| one.error_code).collect();
     let refused = codes.iter().filter(|code| **code == ErrorCode::UnknownServerError.code()).count();
     assert_eq!((refused, codes.len()), (1, 4), "{codes:?}");
     let (bytes, times) = node.broker().subscriptions().memory();
@@ -613,7 +696,10 @@ fn who_goes_from_a_group_of_many_partitions_leaves_what_it_had() {
     let mut one = Worker::new(&mut node, "one");
     ask_for(&mut node, &mut one, COUNT, 0);
     let given = response(&mut node, one.client);
-    assert_eq!(given.responses[0].partitions.iter().filter(|partition| !partition.acquired_records.is_empty()).count(), 2);
+    assert_eq!(
+        given.responses[0].partitions.iter().filter(|partition| !partition.acquired_records.is_empty()).count(),
+        2
+    );
     node.close(one.client);
     let (mut two, began) = (Worker::new(&mut node, "two"), Instant::now());
     let mut came = hashbrown::HashSet::new();
@@ -621,7 +707,11 @@ fn who_goes_from_a_group_of_many_partitions_leaves_what_it_had() {
     while came.len() < 2 {
         assert!(began.elapsed() < PATIENCE, "{came:?} came");
         let response = response(&mut node, two.client);
-        let given = response.responses.iter().flat_map(|topic| &topic.partitions).filter(|partition| !partition.acquired_records.is_empty());
+        let given = response
+            .responses
+            .iter()
+            .flat_map(|topic| &topic.partitions)
+            .filter(|partition| !partition.acquired_records.is_empty());
         came.extend(given.map(|partition| partition.partition_index));
         ask_for(&mut node, &mut two, 0, 0);
     }

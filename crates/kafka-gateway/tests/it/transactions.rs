@@ -1,11 +1,15 @@
 //! Transactions over sessions: both versions of the protocol, what readers see meanwhile, offsets of groups, restarts.
 
 use bytes::Bytes;
-use kafka_wire::add_partitions_to_txn::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnTopic};
+use kafka_wire::add_partitions_to_txn::{
+    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnTopic,
+};
 use kafka_wire::end_txn::{EndTxnRequest, EndTxnResponse};
 use kafka_wire::fetch::PartitionData;
 use kafka_wire::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
-use kafka_wire::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse};
+use kafka_wire::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse,
+};
 use kafka_wire::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
 use kafka_wire::txn_offset_commit::{
     TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic, TxnOffsetCommitResponse,
@@ -56,11 +60,27 @@ fn produce(node: &mut Node, client: usize, api: (i16, i16), partition: i32, batc
     produce_of(node, client, ID, api, partition, batch)
 }
 
-pub fn produce_of(node: &mut Node, client: usize, id: &str, api: (i16, i16), partition: i32, batch: Bytes) -> (i16, i64) {
-    let data = PartitionProduceData { index: partition, records: Some(Records(vec![batch])), ..PartitionProduceData::default() };
+pub fn produce_of(
+    node: &mut Node,
+    client: usize,
+    id: &str,
+    api: (i16, i16),
+    partition: i32,
+    batch: Bytes,
+) -> (i16, i64) {
+    let data = PartitionProduceData {
+        index: partition,
+        records: Some(Records(vec![batch])),
+        ..PartitionProduceData::default()
+    };
     let topic = TopicProduceData { name: "t".into(), partition_data: vec![data], ..TopicProduceData::default() };
-    let request =
-        ProduceRequest { transactional_id: Some(id.into()), acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..ProduceRequest::default() };
+    let request = ProduceRequest {
+        transactional_id: Some(id.into()),
+        acks: -1,
+        timeout_ms: 30_000,
+        topic_data: vec![topic],
+        ..ProduceRequest::default()
+    };
     node.send(client, api, 2, |writer| request.encode(writer, api.1)).expect("taken");
     let (_, body) = node.answer(client);
     let response = ProduceResponse::decode(&mut flexible(api, body), api.1).expect("an answer");
@@ -73,7 +93,11 @@ fn add(node: &mut Node, client: usize, producer: Producer, partitions: &[i32]) -
         v3_and_below_transactional_id: ID.into(),
         v3_and_below_producer_id: producer.0,
         v3_and_below_producer_epoch: producer.1,
-        v3_and_below_topics: vec![AddPartitionsToTxnTopic { name: "t".into(), partitions: partitions.to_vec(), ..Default::default() }],
+        v3_and_below_topics: vec![AddPartitionsToTxnTopic {
+            name: "t".into(),
+            partitions: partitions.to_vec(),
+            ..Default::default()
+        }],
         ..AddPartitionsToTxnRequest::default()
     };
     node.send(client, ADD, 3, |writer| request.encode(writer, ADD.1)).expect("taken");
@@ -86,9 +110,20 @@ fn end(node: &mut Node, client: usize, api: (i16, i16), producer: Producer, comm
     end_of(node, client, ID, api, producer, committed)
 }
 
-pub fn end_of(node: &mut Node, client: usize, id: &str, api: (i16, i16), producer: Producer, committed: bool) -> (i16, Producer) {
+pub fn end_of(
+    node: &mut Node,
+    client: usize,
+    id: &str,
+    api: (i16, i16),
+    producer: Producer,
+    committed: bool,
+) -> (i16, Producer) {
     let request = EndTxnRequest {
-        transactional_id: id.into(), producer_id: producer.0, producer_epoch: producer.1, committed, ..EndTxnRequest::default()
+        transactional_id: id.into(),
+        producer_id: producer.0,
+        producer_epoch: producer.1,
+        committed,
+        ..EndTxnRequest::default()
     };
     node.send(client, api, 4, |writer| request.encode(writer, api.1)).expect("taken");
     let (_, body) = node.answer(client);
@@ -112,11 +147,21 @@ fn bytes(data: &PartitionData) -> usize {
 }
 
 pub fn commit_offset(node: &mut Node, client: usize, producer: Producer, offset: i64) -> i16 {
-    commit_offsets(node, client, producer, vec![TxnOffsetCommitRequestPartition { committed_offset: offset, ..Default::default() }])
+    commit_offsets(
+        node,
+        client,
+        producer,
+        vec![TxnOffsetCommitRequestPartition { committed_offset: offset, ..Default::default() }],
+    )
 }
 
 /// Offsets of partitions of "t"; the code of the first.
-fn commit_offsets(node: &mut Node, client: usize, producer: Producer, partitions: Vec<TxnOffsetCommitRequestPartition>) -> i16 {
+fn commit_offsets(
+    node: &mut Node,
+    client: usize,
+    producer: Producer,
+    partitions: Vec<TxnOffsetCommitRequestPartition>,
+) -> i16 {
     let request = TxnOffsetCommitRequest {
         transactional_id: ID.into(),
         group_id: "readers".into(),
@@ -191,7 +236,11 @@ fn the_first_protocol_asks_before_it_writes_and_keeps_the_epoch() {
     assert_eq!(end(&mut node, client, END_V1, producer, true).0, DONE);
     assert_eq!(end(&mut node, client, END_V1, producer, true).0, DONE, "sent again");
     assert_eq!(end(&mut node, client, END_V1, producer, false).0, ErrorCode::InvalidTxnState.code());
-    assert_eq!(produce(&mut node, client, PRODUCE_V1, 0, batch(producer, 1)).0, ErrorCode::TransactionAbortable.code(), "too late");
+    assert_eq!(
+        produce(&mut node, client, PRODUCE_V1, 0, batch(producer, 1)).0,
+        ErrorCode::TransactionAbortable.code(),
+        "too late"
+    );
     assert_eq!(add(&mut node, client, producer, &[0]), [DONE]);
     assert_eq!(produce(&mut node, client, PRODUCE_V1, 0, batch(producer, 1)), (DONE, 2), "the sequence goes on");
     assert_eq!(add(&mut node, client, (producer.0, 7), &[0]), [ErrorCode::ProducerFenced.code()]);
@@ -245,7 +294,11 @@ fn offsets_take_effect_with_the_commit_and_only_then() {
         node.stop();
         node = Node::start(folder.path(), &[]);
         assert_eq!(node.connect(), client, "the first");
-        assert_eq!(committed(&mut node, client, true).0, ErrorCode::UnstableOffsetCommit.code(), "also after a restart");
+        assert_eq!(
+            committed(&mut node, client, true).0,
+            ErrorCode::UnstableOffsetCommit.code(),
+            "also after a restart"
+        );
         let (code, next) = end(&mut node, client, END_V2, producer, commits);
         assert_eq!(code, DONE);
         producer = next;
@@ -269,8 +322,17 @@ fn a_transaction_that_would_not_fit_into_a_segment_is_refused_what_is_too_much_a
     for committed in [false, true] {
         assert_eq!(produce(&mut node, client, PRODUCE_V2, 0, batch(producer, 0)).0, DONE);
         let metadata = "m".repeat(4_000);
-        let long = |partition_index| TxnOffsetCommitRequestPartition { partition_index, committed_offset: 1, committed_metadata: Some(metadata.as_str().into()), ..Default::default() };
-        let codes: Vec<i16> = (0..20).map(|number| commit_offsets(&mut node, client, producer, (10 * number..10 * number + 10).map(long).collect())).collect();
+        let long = |partition_index| TxnOffsetCommitRequestPartition {
+            partition_index,
+            committed_offset: 1,
+            committed_metadata: Some(metadata.as_str().into()),
+            ..Default::default()
+        };
+        let codes: Vec<i16> = (0..20)
+            .map(|number| {
+                commit_offsets(&mut node, client, producer, (10 * number..10 * number + 10).map(long).collect())
+            })
+            .collect();
         let taken = codes.iter().take_while(|code| **code == DONE).count();
         assert!((1..10).contains(&taken), "a segment has 1 MiB: {codes:?}");
         assert!(codes[taken..].iter().all(|code| *code == ErrorCode::PolicyViolation.code()), "{codes:?}");
@@ -291,7 +353,10 @@ fn records_of_a_transaction_need_its_id() {
     let (_, producer) = init(&mut node, client);
     let refused = node.produce(client, "t", 0, batch(producer, 0)).0;
     assert_eq!(refused, ErrorCode::TransactionalIdAuthorizationFailed.code());
-    assert_eq!(produce(&mut node, client, PRODUCE_V2, 0, batch((99, 0), 0)).0, ErrorCode::InvalidProducerIdMapping.code());
+    assert_eq!(
+        produce(&mut node, client, PRODUCE_V2, 0, batch((99, 0), 0)).0,
+        ErrorCode::InvalidProducerIdMapping.code()
+    );
     node.stop();
 }
 

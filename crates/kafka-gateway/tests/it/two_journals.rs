@@ -24,7 +24,9 @@ fn a_transaction_is_done_when_its_markers_are_durable_also_in_logs_of_class_memo
     let broker = Arc::clone(node.broker());
     let partition_in = |topic: &str, journal: usize| {
         let topic = broker.topic(topic).expect("it is there");
-        let found = (0..2).find(|index| topic.log(PartitionIndex(*index)).is_some_and(|log| broker.journal_number(log.id()) == journal));
+        let found = (0..2).find(|index| {
+            topic.log(PartitionIndex(*index)).is_some_and(|log| broker.journal_number(log.id()) == journal)
+        });
         found.expect("logs go to the journals in turn")
     };
     let far = partition_in("t", 1);

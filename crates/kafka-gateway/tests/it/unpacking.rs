@@ -7,7 +7,9 @@ use bytes::Bytes;
 use kafka_gateway::CloseReason;
 use kafka_wire::ErrorCode;
 use kafka_wire::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse};
-use kafka_wire::produce::{PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData};
+use kafka_wire::produce::{
+    PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData,
+};
 use kafka_wire::{Records, Str};
 use record::{BatchBuilder, BatchHeader, Compression, unpacked_bytes};
 
@@ -17,12 +19,23 @@ use crate::node::{CREATE_TOPICS, Node, PRODUCE, batch, flexible, partitions, wan
 const HERE: u64 = (1 << 20) + (64 << 10);
 
 fn create(node: &mut Node, client: usize, name: &str, configs: &[(&str, &str)]) {
-    let config = |(name, value): &(&str, &str)| CreatableTopicConfig { name: (*name).into(), value: Some((*value).into()), ..Default::default() };
-    let topic = CreatableTopic { name: name.into(), num_partitions: 100, replication_factor: 1, configs: configs.iter().map(config).collect(), ..Default::default() };
+    let config = |(name, value): &(&str, &str)| CreatableTopicConfig {
+        name: (*name).into(),
+        value: Some((*value).into()),
+        ..Default::default()
+    };
+    let topic = CreatableTopic {
+        name: name.into(),
+        num_partitions: 100,
+        replication_factor: 1,
+        configs: configs.iter().map(config).collect(),
+        ..Default::default()
+    };
     let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 30_000, ..CreateTopicsRequest::default() };
     node.send(client, CREATE_TOPICS, 0, |writer| request.encode(writer, CREATE_TOPICS.1)).expect("taken");
     let (_, body) = node.answer(client);
-    let response = CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
+    let response =
+        CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
     assert_eq!(response.topics[0].error_code, 0, "created");
 }
 
@@ -31,7 +44,10 @@ fn large(mebibytes: usize, last: i64) -> Bytes {
     let now = now();
     let value = vec![b'x'; 1 << 10];
     let add = |batch: BatchBuilder, _| batch.record(now, Some(b"key"), Some(&value));
-    (0..mebibytes << 10).fold(BatchBuilder::default().compression(Compression::Zstd), add).record(last, Some(b"key"), None).build()
+    (0..mebibytes << 10)
+        .fold(BatchBuilder::default().compression(Compression::Zstd), add)
+        .record(last, Some(b"key"), None)
+        .build()
 }
 
 fn now() -> i64 {
@@ -39,8 +55,16 @@ fn now() -> i64 {
 }
 
 fn send(node: &mut Node, client: usize, acks: i16, topic: &str, batches: &[(i32, Bytes)]) -> Result<(), CloseReason> {
-    let data = |(index, batch): &(i32, Bytes)| PartitionProduceData { index: *index, records: Some(Records(vec![batch.clone()])), ..Default::default() };
-    let topic = TopicProduceData { name: Str::from(topic), partition_data: batches.iter().map(data).collect(), ..Default::default() };
+    let data = |(index, batch): &(i32, Bytes)| PartitionProduceData {
+        index: *index,
+        records: Some(Records(vec![batch.clone()])),
+        ..Default::default()
+    };
+    let topic = TopicProduceData {
+        name: Str::from(topic),
+        partition_data: batches.iter().map(data).collect(),
+        ..Default::default()
+    };
     let request = ProduceRequest { acks, timeout_ms: 30_000, topic_data: vec![topic], ..ProduceRequest::default() };
     node.send(client, PRODUCE, 7, |writer| request.encode(writer, PRODUCE.1))
 }
@@ -60,16 +84,26 @@ fn records_whose_time_is_out_of_range_are_named_by_another_thread() {
     create(&mut node, client, "t", &[]);
     let bad = large(3, now() + 7_200_000);
     assert!(bad.len() < 16 << 10);
-    let batches: Vec<(i32, Bytes)> = (0..40).map(|partition| (partition, bad.clone())).chain([(50, batch(1))]).collect();
+    let batches: Vec<(i32, Bytes)> =
+        (0..40).map(|partition| (partition, bad.clone())).chain([(50, batch(1))]).collect();
     let before = unpacked_bytes();
     let answers = produce(&mut node, client, "t", &batches);
     assert!(unpacked_bytes() - before <= HERE, "{} bytes on the network thread", unpacked_bytes() - before);
     assert!(node.broker().unpacking().counts().bytes.load(Ordering::Relaxed) >= 40 * (3 << 20));
     for answer in &answers[..40] {
         let named: Vec<i32> = answer.record_errors.iter().map(|error| error.batch_index).collect();
-        assert_eq!((answer.error_code, &named[..]), (ErrorCode::InvalidTimestamp.code(), &[3 << 10][..]), "partition {}", answer.index);
+        assert_eq!(
+            (answer.error_code, &named[..]),
+            (ErrorCode::InvalidTimestamp.code(), &[3 << 10][..]),
+            "partition {}",
+            answer.index
+        );
     }
-    assert_eq!((answers[40].index, answers[40].error_code, answers[40].base_offset), (50, 0, 0), "what is behind them is appended");
+    assert_eq!(
+        (answers[40].index, answers[40].error_code, answers[40].base_offset),
+        (50, 0, 0),
+        "what is behind them is appended"
+    );
     node.stop();
 }
 
@@ -87,7 +121,12 @@ fn what_another_thread_looks_into_is_appended_in_order() {
     assert_eq!(produce(&mut node, other, "t", &[(2, keyed())])[0].error_code, 0, "others are served meanwhile");
     let (_, body) = node.answer(client);
     let response = ProduceResponse::decode(&mut flexible(PRODUCE, body), PRODUCE.1).expect("an answer");
-    let of = |at: usize| (response.responses[0].partition_responses[at].error_code, response.responses[0].partition_responses[at].base_offset);
+    let of = |at: usize| {
+        (
+            response.responses[0].partition_responses[at].error_code,
+            response.responses[0].partition_responses[at].base_offset,
+        )
+    };
     assert_eq!((of(0), of(1), of(2)), ((0, 0), (0, (3 << 10) + 1), (0, 0)));
     assert!(node.session(client).wants_read());
     assert_eq!(produce(&mut node, client, "t", &[(0, keyed())])[0].base_offset, (3 << 10) + 2);
@@ -108,7 +147,11 @@ fn batches_that_unpack_to_more_than_may_be_are_too_large() {
     create(&mut node, client, "keys", &[("cleanup.policy", "compact")]);
     create(&mut node, client, "packed", &[("compression.type", "gzip")]);
     create(&mut node, client, "plain", &[]);
-    for (topic, codes) in [("keys", [ErrorCode::MessageTooLarge.code(), 0]), ("packed", [ErrorCode::MessageTooLarge.code(), 0]), ("plain", [0, 0])] {
+    for (topic, codes) in [
+        ("keys", [ErrorCode::MessageTooLarge.code(), 0]),
+        ("packed", [ErrorCode::MessageTooLarge.code(), 0]),
+        ("plain", [0, 0]),
+    ] {
         let answers = produce(&mut node, client, topic, &[(0, large(3, now())), (1, large(1, now()))]);
         assert_eq!([answers[0].error_code, answers[1].error_code], codes, "{topic}");
     }
@@ -149,7 +192,8 @@ fn who_wants_no_answers_gets_none_and_learns_of_a_refusal_by_the_end() {
     }
     let answers = produce(&mut node, client, "t", &[(0, keyed)]);
     assert_eq!((answers[0].error_code, answers[0].base_offset), (0, (3 << 10) + 1), "it was appended");
-    let keyless = BatchBuilder::default().compression(Compression::Zstd).record(now(), None, Some(&vec![b'x'; 3 << 20])).build();
+    let keyless =
+        BatchBuilder::default().compression(Compression::Zstd).record(now(), None, Some(&vec![b'x'; 3 << 20])).build();
     send(&mut node, client, 0, "t", &[(0, keyless)]).expect("taken");
     while !node.session(client).is_idle() {
         assert!(node.poll(client).is_none());

@@ -69,16 +69,21 @@ macro_rules! codec {
 /// A message that both know.
 macro_rules! shared {
     ($module:ident :: $name:ident, $response:literal) => {
-        codec!($module::$name, $response, |mut bytes, version| {
-            let fail = |error| format!("{error:#}");
-            let message = theirs::$name::decode(&mut bytes, version).map_err(fail)?;
-            if !bytes.is_empty() {
-                return Err(format!("{} bytes left", bytes.len()));
-            }
-            let mut out = BytesMut::new();
-            message.encode(&mut out, version).map_err(fail)?;
-            Ok(Passed { bytes: out.to_vec(), text: format!("{message:?}") })
-        }, (theirs::$name::VERSIONS.min, theirs::$name::VERSIONS.max))
+        codec!(
+            $module::$name,
+            $response,
+            |mut bytes, version| {
+                let fail = |error| format!("{error:#}");
+                let message = theirs::$name::decode(&mut bytes, version).map_err(fail)?;
+                if !bytes.is_empty() {
+                    return Err(format!("{} bytes left", bytes.len()));
+                }
+                let mut out = BytesMut::new();
+                message.encode(&mut out, version).map_err(fail)?;
+                Ok(Passed { bytes: out.to_vec(), text: format!("{message:?}") })
+            },
+            (theirs::$name::VERSIONS.min, theirs::$name::VERSIONS.max)
+        )
     };
 }
 

@@ -58,7 +58,8 @@ const OURS_ALONE: &[(&str, &str, usize)] = &[
 const THEIRS_ALONE: &[(&str, &str, usize)] = &[("ShareFetchRequest", "partition_max_bytes", 1)];
 
 /// Fields whose names differ, ours first; the wire is the same.
-const OTHER_NAMES: &[(&str, &str)] = &[("unknown_tags", "unknown_tagged_fields"), ("enable2_pc", "enable_2_pc"), ("match_name", "match")];
+const OTHER_NAMES: &[(&str, &str)] =
+    &[("unknown_tags", "unknown_tagged_fields"), ("enable2_pc", "enable_2_pc"), ("match_name", "match")];
 
 /// Names and values of a `Debug` text, in order, without the names of types.
 fn words(text: &str) -> Vec<String> {

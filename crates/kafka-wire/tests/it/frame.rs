@@ -61,7 +61,11 @@ fn slices_are_one_value_on_the_wire() {
 #[test]
 fn a_long_message_takes_little_more_than_its_bytes_while_it_is_written() {
     const MIB: usize = 1 << 20;
-    let topic = |number: usize| FetchableTopicResponse { topic: format!("{number:01000}").into(), partitions: vec![PartitionData::default()], ..FetchableTopicResponse::default() };
+    let topic = |number: usize| FetchableTopicResponse {
+        topic: format!("{number:01000}").into(),
+        partitions: vec![PartitionData::default()],
+        ..FetchableTopicResponse::default()
+    };
     let response = FetchResponse { responses: (0..20_000).map(topic).collect(), ..FetchResponse::default() };
     let (found, held) = peak(|| pieces_of(&response));
     let bytes: usize = found.iter().map(Bytes::len).sum();

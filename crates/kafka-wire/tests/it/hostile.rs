@@ -103,7 +103,8 @@ fn items_are_counted_without_memory() {
         if subject.codec.response {
             return;
         }
-        for filling in (0..20).map(|array| Filling::Crowd { array, count: 5000 }).chain([Filling::Tags { count: 5000 }]) {
+        for filling in (0..20).map(|array| Filling::Crowd { array, count: 5000 }).chain([Filling::Tags { count: 5000 }])
+        {
             let Some(frame) = message(&subject.api, false, version, filling) else { continue };
             let frame = Bytes::from(frame);
             let (items, held) = peak(|| kafka_wire::count_items(subject.api.key, version, &Reader::new(frame.clone())));
@@ -127,11 +128,14 @@ fn items_are_counted_without_memory() {
 #[test]
 fn a_request_can_be_read_again() {
     let filling = Filling::Crowd { array: 0, count: 5000 };
-    let subject = subjects().into_iter().find(|subject| subject.codec.name == "DeleteGroupsRequest").expect("a message");
+    let subject =
+        subjects().into_iter().find(|subject| subject.codec.name == "DeleteGroupsRequest").expect("a message");
     let mut reader = Reader::new(Bytes::from(message(&subject.api, false, 2, filling).expect("a frame")));
     reader.allow(4999);
     let begin = reader.mark();
-    let decode = |reader: &mut Reader| kafka_wire::delete_groups::DeleteGroupsRequest::decode(reader, 2).map(|request| request.groups_names.len());
+    let decode = |reader: &mut Reader| {
+        kafka_wire::delete_groups::DeleteGroupsRequest::decode(reader, 2).map(|request| request.groups_names.len())
+    };
     assert_eq!(decode(&mut reader).map_err(|error| error.problem), Err(Problem::TooMany(4999)));
     reader.rewind(begin);
     reader.allow(5000);

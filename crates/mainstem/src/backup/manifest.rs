@@ -69,7 +69,12 @@ impl Manifest {
         }
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(&path).with_context(|| shown.clone())?;
-        let found = text.parse::<toml::Table>().with_context(|| shown.clone())?.get("format_version").and_then(toml::Value::as_integer).unwrap_or(0);
+        let found = text
+            .parse::<toml::Table>()
+            .with_context(|| shown.clone())?
+            .get("format_version")
+            .and_then(toml::Value::as_integer)
+            .unwrap_or(0);
         if found > i64::from(FORMAT_VERSION) {
             bail!("{shown}: format version {found}, this release reads up to {FORMAT_VERSION}");
         }

@@ -81,13 +81,28 @@ impl Backups {
             remove_names(&folder.join(PINNED));
         }
         let (made, failed) = (Counter::default(), Counter::default());
-        Arc::new(Self { source, state: Mutex::new((State::Idle, PathBuf::new())), done: AtomicU64::new(0), total: AtomicU64::new(0), made, failed })
+        Arc::new(Self {
+            source,
+            state: Mutex::new((State::Idle, PathBuf::new())),
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            made,
+            failed,
+        })
     }
 
     /// Has it shown at `/metrics` how many there were.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("mainstem_backups", "Backups that were made, and of which it is proven that a broker starts with them", self.made.clone());
-        registry.register("mainstem_backup_failures", "Backups that were begun and failed: nothing is left of them", self.failed.clone());
+        registry.register(
+            "mainstem_backups",
+            "Backups that were made, and of which it is proven that a broker starts with them",
+            self.made.clone(),
+        );
+        registry.register(
+            "mainstem_backup_failures",
+            "Backups that were begun and failed: nothing is left of them",
+            self.failed.clone(),
+        );
     }
 
     /// Begins one.
@@ -197,7 +212,8 @@ impl Backups {
         let meta = fs::read_to_string(self.source.folder.join("meta.toml")).context("meta.toml")?;
         write_durably(to, "meta.toml", &meta)?;
         sync_all(to)?;
-        prove(&DataFolder::look_unfinished(to)?, &self.source.settings).context("no broker would start with this backup")?;
+        prove(&DataFolder::look_unfinished(to)?, &self.source.settings)
+            .context("no broker would start with this backup")?;
         let manifest = Manifest {
             format_version: FORMAT_VERSION,
             release: env!("CARGO_PKG_VERSION").to_owned(),
@@ -329,13 +345,19 @@ impl Pins {
     /// something.
     fn of_all(journals: &[Arc<Journal>], folders: &[PathBuf]) -> anyhow::Result<Vec<Self>> {
         let folders = folders.iter().map(|folder| PinnedFolder::make(folder)).collect::<anyhow::Result<Vec<_>>>()?;
-        let wanted: Vec<(&Journal, &Path)> = journals.iter().map(|journal| &**journal).zip(folders.iter().map(|folder| &*folder.0)).collect();
+        let wanted: Vec<(&Journal, &Path)> =
+            journals.iter().map(|journal| &**journal).zip(folders.iter().map(|folder| &*folder.0)).collect();
         let pinned = journal::pin_together(&wanted)?;
         Ok(folders.into_iter().zip(pinned).map(|(names, pinned)| Self { names, pinned }).collect())
     }
 
     fn sealed_bytes(&self) -> u64 {
-        self.pinned.sealed.iter().filter_map(|name| fs::metadata(self.names.0.join(name)).ok()).map(|data| data.len()).sum()
+        self.pinned
+            .sealed
+            .iter()
+            .filter_map(|name| fs::metadata(self.names.0.join(name)).ok())
+            .map(|data| data.len())
+            .sum()
     }
 }
 

@@ -41,7 +41,10 @@ pub fn run(from: &Path, data: &Path, archive: Option<PathBuf>) -> anyhow::Result
     }
     let (journals, objects, made) = (manifest.journals.len(), manifest.objects.len(), &manifest.made);
     // It is restored, whether or not somebody can be told.
-    let _ = output::print(&format!("restored {journals} journals and {objects} archive objects to {}: as of {made}\n", data.display()));
+    let _ = output::print(&format!(
+        "restored {journals} journals and {objects} archive objects to {}: as of {made}\n",
+        data.display()
+    ));
     Ok(())
 }
 
@@ -50,16 +53,21 @@ fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> any
     let (cluster_id, journals) = meta_of(from)?;
     if cluster_id != manifest.cluster_id || journals != manifest.journals.len() {
         let (named, counted) = (&manifest.cluster_id, manifest.journals.len());
-        bail!("the backup is damaged: its meta.toml is of cluster {cluster_id} with {journals} journals, its manifest of {named} with {counted}");
+        bail!(
+            "the backup is damaged: its meta.toml is of cluster {cluster_id} with {journals} journals, its manifest of {named} with {counted}"
+        );
     }
     let files: u64 = manifest.journals.iter().flat_map(|journal| &journal.files).map(|file| file.used).sum();
     let objects: u64 = manifest.objects.iter().map(|object| object.bytes).sum();
     let bar = Bar::new("copying", files + objects);
     for part in &manifest.journals {
-        let (source, target) = (from.join(format!("journal-{}", part.number)), data.join(format!("journal-{}", part.number)));
+        let (source, target) =
+            (from.join(format!("journal-{}", part.number)), data.join(format!("journal-{}", part.number)));
         fs::create_dir(&target).with_context(|| target.display().to_string())?;
         for file in &part.files {
-            copy(&source.join(&file.name), &target.join(&file.name), file.used, file.bytes, &|bytes| bar.advance(bytes))?;
+            copy(&source.join(&file.name), &target.join(&file.name), file.used, file.bytes, &|bytes| {
+                bar.advance(bytes)
+            })?;
         }
     }
     for object in &manifest.objects {
@@ -71,7 +79,8 @@ fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> any
     if !manifest.objects.is_empty() {
         sync_all(archive)?;
     }
-    let meta = fs::read_to_string(from.join("meta.toml")).with_context(|| from.join("meta.toml").display().to_string())?;
+    let meta =
+        fs::read_to_string(from.join("meta.toml")).with_context(|| from.join("meta.toml").display().to_string())?;
     write_durably(data, "meta.toml", &meta)?;
     check(manifest, data, archive)
 }
@@ -90,7 +99,9 @@ pub(super) fn put_object(from: &Path, to: &Path, bytes: u64) -> anyhow::Result<(
     unfinished.push(UNFINISHED);
     let unfinished = PathBuf::from(unfinished);
     match fs::remove_file(&unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).with_context(|| unfinished.display().to_string()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| unfinished.display().to_string());
+        }
         _ => {}
     }
     copy(from, &unfinished, bytes, bytes, &|_| {})?;
@@ -125,7 +136,13 @@ fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
 fn check(manifest: &Manifest, data: &Path, archive: &Path) -> anyhow::Result<()> {
     let look = Look::at(&DataFolder::look_unfinished(data)?, archive, "checking")?;
     if let Some(first) = look.damages().next() {
-        bail!("the backup is damaged in {} places, first {} at byte {}: {}", look.damages().count(), first.file, first.position, first.what);
+        bail!(
+            "the backup is damaged in {} places, first {} at byte {}: {}",
+            look.damages().count(),
+            first.file,
+            first.position,
+            first.what
+        );
     }
     for (part, survey) in manifest.journals.iter().zip(&look.surveys) {
         if survey.last.0 != part.index || survey.journal.to_string() != part.uuid {

@@ -103,7 +103,13 @@ fn a_restore_asks_whose_object_it_is_and_what_meta_toml_says() {
     let mut swapped = Manifest::read(&to).unwrap();
     for object in &mut swapped.objects {
         let path = to.join("archive").join(&object.name);
-        object.bytes = if path == *one { last.len() } else if path == *other { first.len() } else { object.bytes as usize } as u64;
+        object.bytes = if path == *one {
+            last.len()
+        } else if path == *other {
+            first.len()
+        } else {
+            object.bytes as usize
+        } as u64;
     }
     fs::write(to.join(manifest::NAME), toml::to_string(&swapped).unwrap()).unwrap();
     own(one, &|bytes| *bytes = last.clone());
@@ -121,7 +127,9 @@ fn a_restore_asks_whose_object_it_is_and_what_meta_toml_says() {
     own(one, &|bytes| *bytes = first.clone());
     // What says of which cluster it is.
     let meta = fs::read_to_string(to.join("meta.toml")).unwrap();
-    let written = |version: u32, cluster: &str, journals: usize| format!("format_version = {version}\ncluster_id = \"{cluster}\"\njournals = {journals}\n");
+    let written = |version: u32, cluster: &str, journals: usize| {
+        format!("format_version = {version}\ncluster_id = \"{cluster}\"\njournals = {journals}\n")
+    };
     for (text, what) in [
         ("format_version = 1\ncluster_id".to_owned(), "meta.toml"),
         (written(9, running::CLUSTER, 2), "format version 9"),
@@ -160,10 +168,14 @@ fn half_of_a_backup_is_none_wherever_a_kill_met_it_and_the_next_one_begins_anew(
     for name in ["meta.toml", manifest::NAME] {
         fs::copy(whole.join(name), whole.join(format!("{name}.new"))).unwrap();
     }
-    let all: Vec<PathBuf> = names_below(&whole).iter().map(|path| path.strip_prefix(&whole).unwrap().to_owned()).collect();
-    let below = |folder: &str| all.iter().filter(|path| path.starts_with(folder)).map(PathBuf::as_path).collect::<Vec<_>>();
-    let (mark, made) = (Path::new(Work::Backup.name()), [below("journal-0"), below("journal-1"), below("archive")].concat());
-    let (new_meta, meta, new_manifest) = (Path::new("meta.toml.new"), Path::new("meta.toml"), Path::new("backup.toml.new"));
+    let all: Vec<PathBuf> =
+        names_below(&whole).iter().map(|path| path.strip_prefix(&whole).unwrap().to_owned()).collect();
+    let below =
+        |folder: &str| all.iter().filter(|path| path.starts_with(folder)).map(PathBuf::as_path).collect::<Vec<_>>();
+    let (mark, made) =
+        (Path::new(Work::Backup.name()), [below("journal-0"), below("journal-1"), below("archive")].concat());
+    let (new_meta, meta, new_manifest) =
+        (Path::new("meta.toml.new"), Path::new("meta.toml"), Path::new("backup.toml.new"));
     let mut states: Vec<Vec<&Path>> = Vec::new();
     // Of many objects each is like the other.
     let few = |until: &usize| *until < 12 || until.is_multiple_of(16) || *until + 3 > made.len();
@@ -232,7 +244,12 @@ fn a_backup_with_which_no_broker_would_start_has_failed() {
     back_up(&backups, &to).unwrap();
     assert_eq!(counted(&backups), "mainstem_backups_total 1 mainstem_backup_failures_total 0");
     // The index of a sealed segment: the node has it open, and a start looks at its end.
-    let sealed = fs::read_dir(to.join("journal-1")).unwrap().map(|entry| entry.unwrap().file_name()).filter(|name| name.to_string_lossy().starts_with("segment-")).min().unwrap();
+    let sealed = fs::read_dir(to.join("journal-1"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name.to_string_lossy().starts_with("segment-"))
+        .min()
+        .unwrap();
     let segment = data.join("journal-1").join(&sealed);
     let file = fs::File::options().read(true).write(true).open(&segment).unwrap();
     let end = file.metadata().unwrap().len() - 4096;
@@ -259,7 +276,8 @@ fn a_backup_with_which_no_broker_would_start_has_failed() {
 #[test]
 fn a_restore_asks_what_starts() {
     let scratch = tempfile::tempdir().unwrap();
-    let (data, to, target) = (scratch.path().join("data"), scratch.path().join("backup"), scratch.path().join("restored"));
+    let (data, to, target) =
+        (scratch.path().join("data"), scratch.path().join("backup"), scratch.path().join("restored"));
     let running = Running::open(&data, 1);
     back_up(&running.backups(&data), &to).unwrap();
     running.close();
@@ -273,7 +291,8 @@ fn a_restore_asks_what_starts() {
         FilePart { name: entry.into_string().unwrap(), bytes: length, used: length }
     };
     manifest.journals[0].files = fs::read_dir(&folder).unwrap().map(part).collect();
-    manifest.journals[0].index = journal::survey(&folder, 0, &ArchiveReader::of(&to.join("archive")), &|_| {}).unwrap().last.0;
+    manifest.journals[0].index =
+        journal::survey(&folder, 0, &ArchiveReader::of(&to.join("archive")), &|_| {}).unwrap().last.0;
     fs::write(to.join(manifest::NAME), toml::to_string(&manifest).unwrap()).unwrap();
     let said = refusal(restore::run(&to, &target, None));
     assert!(said.contains("no broker would start") && said.contains("catalog record of topic \"newer\""), "{said}");

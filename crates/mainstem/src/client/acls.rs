@@ -77,7 +77,15 @@ const COLUMNS: &[Column] = &[
 impl Entry {
     fn body(&self) -> Value {
         let Self { principal, host, operation, permission, resource, pattern, name } = self;
-        let all = [("principal", principal), ("host", host), ("operation", operation), ("permission", permission), ("resource", resource), ("pattern", pattern), ("name", name)];
+        let all = [
+            ("principal", principal),
+            ("host", host),
+            ("operation", operation),
+            ("permission", permission),
+            ("resource", resource),
+            ("pattern", pattern),
+            ("name", name),
+        ];
         let given = all.into_iter().filter_map(|(field, value)| Some((field.to_owned(), json!(value.as_deref()?))));
         Value::Object(given.collect::<Map<_, _>>())
     }
@@ -93,14 +101,18 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
                 false => format!("entries do not count (authorizer.class.name is not set); there are {count}\n"),
             }
         }),
-        Verb::Add { entry, dry_run } => session.change("POST", &trying("/v1/acls", dry_run), Some(&entry.body()), |made| {
-            let said = if dry_run { "it could be added; nothing was done\n" } else { "" };
-            format!("{}{said}", super::table::list(std::slice::from_ref(made), COLUMNS))
-        }),
-        Verb::Delete { entry, dry_run } => session.change("POST", &trying("/v1/acls/delete", dry_run), Some(&entry.body()), |answer| {
-            let gone = answer["deleted"].as_array().cloned().unwrap_or_default();
-            let what = if dry_run { "would go" } else { "gone" };
-            format!("{}{} {what}\n", super::table::list(&gone, COLUMNS), gone.len())
-        }),
+        Verb::Add { entry, dry_run } => {
+            session.change("POST", &trying("/v1/acls", dry_run), Some(&entry.body()), |made| {
+                let said = if dry_run { "it could be added; nothing was done\n" } else { "" };
+                format!("{}{said}", super::table::list(std::slice::from_ref(made), COLUMNS))
+            })
+        }
+        Verb::Delete { entry, dry_run } => {
+            session.change("POST", &trying("/v1/acls/delete", dry_run), Some(&entry.body()), |answer| {
+                let gone = answer["deleted"].as_array().cloned().unwrap_or_default();
+                let what = if dry_run { "would go" } else { "gone" };
+                format!("{}{} {what}\n", super::table::list(&gone, COLUMNS), gone.len())
+            })
+        }
     }
 }

@@ -72,7 +72,8 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::List { search, protocol, of_user, sort } => {
             let query = [("search", &search), ("protocol", &protocol), ("user", &of_user), ("sort", &sort)];
-            let query: Vec<(&str, &str)> = query.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+            let query: Vec<(&str, &str)> =
+                query.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
             session.list("/v1/connections", &query, COLUMNS)
         }
         Verb::Show { id } => {

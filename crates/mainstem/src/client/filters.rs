@@ -36,7 +36,11 @@ pub enum Verb {
     Delete { group: String },
 }
 
-const COLUMNS: &[Column] = &[("GROUP", "name", Form::Text), ("EXPRESSION", "expression", Form::Text), ("CLIENT IDS", "client_ids", Form::Text)];
+const COLUMNS: &[Column] = &[
+    ("GROUP", "name", Form::Text),
+    ("EXPRESSION", "expression", Form::Text),
+    ("CLIENT IDS", "client_ids", Form::Text),
+];
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
     match verb {
@@ -55,8 +59,12 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
         Verb::Set { group, expression, client_ids, dry_run } => {
             let path = trying(&format!("/v1/filters/{}", segment(&group)), dry_run);
             let body = json!({"expression": expression, "client_ids": client_ids});
-            session.change("PUT", &path, Some(&body), |_| said(dry_run, &format!("group {group} has a filter"), &format!("group {group} can have this filter")))
+            session.change("PUT", &path, Some(&body), |_| {
+                said(dry_run, &format!("group {group} has a filter"), &format!("group {group} can have this filter"))
+            })
         }
-        Verb::Delete { group } => session.change("DELETE", &format!("/v1/filters/{}", segment(&group)), None, |_| format!("group {group} has no filter any more\n")),
+        Verb::Delete { group } => session.change("DELETE", &format!("/v1/filters/{}", segment(&group)), None, |_| {
+            format!("group {group} has no filter any more\n")
+        }),
     }
 }

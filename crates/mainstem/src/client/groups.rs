@@ -143,7 +143,8 @@ const MOVES: &[Column] = &[
 /// What a member reads, in one word.
 fn reads(member: &Value) -> Value {
     let one = |assigned: &Value| {
-        let partitions: Vec<String> = assigned["partitions"].as_array().into_iter().flatten().map(Value::to_string).collect();
+        let partitions: Vec<String> =
+            assigned["partitions"].as_array().into_iter().flatten().map(Value::to_string).collect();
         format!("{}[{}]", assigned["topic"].as_str().unwrap_or_default(), partitions.join(","))
     };
     let all: Vec<String> = member["assignment"].as_array().into_iter().flatten().map(one).collect();
@@ -186,11 +187,23 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::List { search, kind, state } => {
             let query = [("search", &search), ("kind", &kind), ("state", &state)];
-            let query: Vec<(&str, &str)> = query.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+            let query: Vec<(&str, &str)> =
+                query.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
             session.list("/v1/groups", &query, COLUMNS)
         }
         Verb::Show { name } => session.print(&session.client.get(&path(&name))?, shown),
-        Verb::ResetOffsets { name, to_earliest, to_latest, to_offset, to_timestamp, by_duration_ms, shift_by, topics, partitions, execute } => {
+        Verb::ResetOffsets {
+            name,
+            to_earliest,
+            to_latest,
+            to_offset,
+            to_timestamp,
+            by_duration_ms,
+            shift_by,
+            topics,
+            partitions,
+            execute,
+        } => {
             let to = match (to_offset, to_timestamp, by_duration_ms, shift_by) {
                 _ if to_earliest => json!("earliest"),
                 _ if to_latest => json!("latest"),
@@ -198,7 +211,9 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
                 (_, Some(at), ..) => json!({"timestamp": at}),
                 (_, _, Some(ms), _) => json!({"duration_ms": ms}),
                 (.., Some(by)) => json!({"shift": by}),
-                _ => bail!("say where to: --to-earliest, --to-latest, --to-offset, --to-timestamp, --by-duration-ms or --shift-by"),
+                _ => bail!(
+                    "say where to: --to-earliest, --to-latest, --to-offset, --to-timestamp, --by-duration-ms or --shift-by"
+                ),
             };
             let mut body = json!({"to": to});
             if !topics.is_empty() {
@@ -207,15 +222,20 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
             if !partitions.is_empty() {
                 body["partitions"] = partitions.into();
             }
-            session.change("POST", &trying(&format!("{}/reset", path(&name)), !execute), Some(&body), |found| moved(found, &name))
+            session.change("POST", &trying(&format!("{}/reset", path(&name)), !execute), Some(&body), |found| {
+                moved(found, &name)
+            })
         }
-        Verb::Config { name, set, unset, .. } if set.is_empty() && unset.is_empty() => {
-            session.print(&session.client.get(&format!("{}/config", path(&name)))?, |found| own_settings(&found["config"]))
-        }
+        Verb::Config { name, set, unset, .. } if set.is_empty() && unset.is_empty() => session
+            .print(&session.client.get(&format!("{}/config", path(&name)))?, |found| own_settings(&found["config"])),
         Verb::Config { name, set, unset, dry_run } => {
             let body = json!({"set": settings_of(&set)?, "unset": unset});
             session.change("PATCH", &trying(&format!("{}/config", path(&name)), dry_run), Some(&body), |found| {
-                format!("{}{}", said(dry_run, &format!("group {name} changed"), &format!("group {name} can be changed")), own_settings(&found["config"]))
+                format!(
+                    "{}{}",
+                    said(dry_run, &format!("group {name} changed"), &format!("group {name} can be changed")),
+                    own_settings(&found["config"])
+                )
             })
         }
         Verb::DeleteOffsets { name, topic, partition, dry_run } => {
@@ -223,11 +243,15 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
             let query = [Some(("topic", topic.as_str())), index.as_deref().map(|index| ("partition", index))];
             let query: Vec<(&str, &str)> = query.into_iter().flatten().collect();
             let path = trying(&super::http::with_query(&format!("{}/offsets", path(&name)), &query), dry_run);
-            session.change("DELETE", &path, None, |_| said(dry_run, &format!("offsets of {topic} forgotten"), &format!("offsets of {topic} can be forgotten")))
+            session.change("DELETE", &path, None, |_| {
+                said(dry_run, &format!("offsets of {topic} forgotten"), &format!("offsets of {topic} can be forgotten"))
+            })
         }
         Verb::Delete { name, dry_run } => {
             let path = trying(&path(&name), dry_run);
-            session.change("DELETE", &path, None, |_| said(dry_run, &format!("group {name} deleted"), &format!("group {name} can be deleted")))
+            session.change("DELETE", &path, None, |_| {
+                said(dry_run, &format!("group {name} deleted"), &format!("group {name} can be deleted"))
+            })
         }
     }
 }

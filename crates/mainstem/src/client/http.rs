@@ -138,7 +138,9 @@ impl Client {
     /// No such address; a password file that cannot be read.
     pub fn of(target: &Target) -> anyhow::Result<Self> {
         let shown = place_of(&target.admin)?;
-        let addresses = shown.to_socket_addrs().with_context(|| format!("--admin {shown}: write HOST:PORT, like 127.0.0.1:8160"))?;
+        let addresses = shown
+            .to_socket_addrs()
+            .with_context(|| format!("--admin {shown}: write HOST:PORT, like 127.0.0.1:8160"))?;
         let addresses: Vec<SocketAddr> = addresses.collect();
         if addresses.is_empty() {
             bail!("--admin {shown}: no such host");
@@ -225,7 +227,10 @@ impl Client {
         })?;
         socket.set_read_timeout(Some(ANSWER_MAX))?;
         let body = body.map(Value::to_string).unwrap_or_default();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n",
+            body.len()
+        );
         if !body.is_empty() {
             head.push_str("content-type: application/json\r\n");
         }
@@ -236,7 +241,10 @@ impl Client {
         head.push_str(&body);
         socket.write_all(head.as_bytes()).with_context(|| shown.clone())?;
         let mut answer = Vec::new();
-        socket.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer).with_context(|| format!("the broker at {shown} does not answer"))?;
+        socket
+            .take(ANSWER_BYTES_MAX + 1)
+            .read_to_end(&mut answer)
+            .with_context(|| format!("the broker at {shown} does not answer"))?;
         let Answer { status, body } = self.parse(&answer)?;
         let value: Option<Value> = serde_json::from_slice(body).ok();
         match (status, value) {
@@ -264,7 +272,9 @@ impl Client {
             if name.eq_ignore_ascii_case("content-length") { value.trim().parse::<usize>().ok() } else { None }
         };
         match head.lines().find_map(length) {
-            Some(length) if body.len() < length => bail!("the broker at {shown} broke off its answer after {} of {length} bytes", body.len()),
+            Some(length) if body.len() < length => {
+                bail!("the broker at {shown} broke off its answer after {} of {length} bytes", body.len())
+            }
             Some(length) => Ok(Answer { status, body: &body[..length] }),
             None => Ok(Answer { status, body }),
         }
@@ -278,7 +288,8 @@ impl Client {
     /// What a refusal says.
     fn refused(&self, status: u16, value: &Value) -> Refused {
         let shown = &self.shown;
-        let said = value["reason"].as_str().map_or_else(|| format!("{shown} answers with status {status}"), str::to_owned);
+        let said =
+            value["reason"].as_str().map_or_else(|| format!("{shown} answers with status {status}"), str::to_owned);
         let reason = match (status, value["field"].as_str()) {
             (401, _) => format!("{said} (--user, with its password in --password-file or {PASSWORD})"),
             (_, Some(field)) => match within(field) {
@@ -322,8 +333,12 @@ mod tests {
     fn a_broker_is_named_as_it_names_itself_or_shorter() {
         let of = |admin| place_of(admin).map_err(|error| error.to_string());
         for (admin, place) in [
-            ("127.0.0.1:1", "127.0.0.1:1"), ("http://broker:8160/", "broker:8160"), ("http://[::1]:8160", "[::1]:8160"),
-            ("broker", "broker:8160"), ("[::1]", "[::1]:8160"), ("http://10.0.0.5", "10.0.0.5:8160"),
+            ("127.0.0.1:1", "127.0.0.1:1"),
+            ("http://broker:8160/", "broker:8160"),
+            ("http://[::1]:8160", "[::1]:8160"),
+            ("broker", "broker:8160"),
+            ("[::1]", "[::1]:8160"),
+            ("http://10.0.0.5", "10.0.0.5:8160"),
         ] {
             assert_eq!(of(admin).as_deref(), Ok(place), "{admin}");
         }
@@ -351,7 +366,12 @@ mod tests {
             let _ = socket.write_all(answer.as_bytes());
         });
         let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
-        Client { shown: "here".to_owned(), addresses: vec![nobody, there], reached: Cell::new(None), authorization: None }
+        Client {
+            shown: "here".to_owned(),
+            addresses: vec![nobody, there],
+            reached: Cell::new(None),
+            authorization: None,
+        }
     }
 
     #[test]

@@ -22,8 +22,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::Value;
 
-pub use http::Target;
 use http::Client;
+pub use http::Target;
 use table::Column;
 
 use crate::output;
@@ -212,7 +212,13 @@ impl Session {
     }
 
     /// Asks for a change and prints what came of it.
-    fn change(&self, method: &str, path: &str, body: Option<&Value>, shown: impl FnOnce(&Value) -> String) -> anyhow::Result<()> {
+    fn change(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        shown: impl FnOnce(&Value) -> String,
+    ) -> anyhow::Result<()> {
         let answer = self.client.change(method, path, body)?;
         self.print(&answer, shown)
     }
@@ -224,7 +230,9 @@ impl Session {
 /// One that is none.
 fn settings_of(texts: &[String]) -> anyhow::Result<Value> {
     let one = |text: &String| {
-        let (name, value) = text.split_once('=').ok_or_else(|| anyhow::anyhow!("{text:?} is no setting: write NAME=VALUE, like retention.ms=3600000"))?;
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| anyhow::anyhow!("{text:?} is no setting: write NAME=VALUE, like retention.ms=3600000"))?;
         if name.trim().is_empty() {
             anyhow::bail!("{text:?} is no setting: write NAME=VALUE, like retention.ms=3600000");
         }

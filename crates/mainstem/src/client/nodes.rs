@@ -36,7 +36,8 @@ const JOURNALS: &[Column] = &[
     ("QUEUED", "queued_bytes", Form::Bytes),
 ];
 
-const LISTENERS: &[Column] = &[("LISTENER", "protocol", Form::Text), ("ADDRESS", "address", Form::Text), ("TLS", "tls", Form::Text)];
+const LISTENERS: &[Column] =
+    &[("LISTENER", "protocol", Form::Text), ("ADDRESS", "address", Form::Text), ("TLS", "tls", Form::Text)];
 
 fn shown(found: &Value) -> String {
     let rows = |field: &str| found[field].as_array().cloned().unwrap_or_default();

@@ -38,7 +38,9 @@ pub fn drain(session: &Session, no_wait: bool) -> anyhow::Result<()> {
         }
     }
     let seconds = began.elapsed().as_secs_f64();
-    session.print(&json!({"ended": true, "seconds": seconds}), |_| format!("the broker at {place} has ended after {seconds:.1} s\n"))
+    session.print(&json!({"ended": true, "seconds": seconds}), |_| {
+        format!("the broker at {place} has ended after {seconds:.1} s\n")
+    })
 }
 
 /// Has a broker make a backup, and waits until it is made.
@@ -54,10 +56,16 @@ pub fn backup(session: &Session, to: &Path) -> anyhow::Result<()> {
     bar.end();
     // Who asks seldom may see the next one.
     if state["to"].as_str().is_some_and(|found| Path::new(found) != to) {
-        bail!("somebody else has begun a backup since: the broker's log says what became of this one, and a finished one has a backup.toml");
+        bail!(
+            "somebody else has begun a backup since: the broker's log says what became of this one, and a finished one has a backup.toml"
+        );
     }
     if state["state"] != "done" {
-        bail!("the backup to {} failed: {}", to.display(), state["reason"].as_str().unwrap_or("the broker does not say why"));
+        bail!(
+            "the backup to {} failed: {}",
+            to.display(),
+            state["reason"].as_str().unwrap_or("the broker does not say why")
+        );
     }
     session.print(&state, |state| {
         let (bytes, seconds) = (state["bytes"].as_u64().unwrap_or(0), state["seconds"].as_f64().unwrap_or(0.0));
@@ -70,8 +78,15 @@ pub fn reload(session: &Session) -> anyhow::Result<()> {
     session.change("POST", "/v1/reload", None, |came| {
         let list = |name: &str| came[name].as_array().cloned().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let mut lines: Vec<String> = list("changed").iter().map(|one| format!("changed: {} = {}", text(&one["setting"]), text(&one["value"]))).collect();
-        lines.extend(list("overruled").iter().map(|name| format!("overruled by what was set while the broker ran: {}", text(name))));
+        let mut lines: Vec<String> = list("changed")
+            .iter()
+            .map(|one| format!("changed: {} = {}", text(&one["setting"]), text(&one["value"])))
+            .collect();
+        lines.extend(
+            list("overruled")
+                .iter()
+                .map(|name| format!("overruled by what was set while the broker ran: {}", text(name))),
+        );
         lines.extend(list("restart").iter().map(|name| format!("waits for a restart: {}", text(name))));
         if came["certificates"] == Value::Bool(true) {
             lines.push("certificates: new connections have them as they are now".to_owned());

@@ -215,8 +215,13 @@ const BINDINGS: &[Column] = &[
 /// Arguments from the command line.
 fn arguments_of(text: Option<&str>) -> anyhow::Result<Value> {
     let Some(text) = text else { return Ok(json!({})) };
-    let value: Value = serde_json::from_str(text).map_err(|error| anyhow::anyhow!("--arguments is no JSON: {error}"))?;
-    if value.is_object() { Ok(value) } else { Err(anyhow::anyhow!("--arguments is no object: write '{{\"x-max-length\": 1000}}'")) }
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| anyhow::anyhow!("--arguments is no JSON: {error}"))?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(anyhow::anyhow!("--arguments is no object: write '{{\"x-max-length\": 1000}}'"))
+    }
 }
 
 fn rows(found: &Value, field: &str, columns: &[Column], none: &str) -> String {
@@ -241,7 +246,8 @@ fn shown(queue: &Value) -> String {
         ("Acknowledged", "statistics.acknowledged", Form::Count),
         ("Redelivered", "statistics.redelivered", Form::Count),
     ];
-    let (consumers, bindings) = (rows(queue, "consumers_list", CONSUMERS, "No consumers."), rows(queue, "bindings", BINDINGS, "No bindings."));
+    let (consumers, bindings) =
+        (rows(queue, "consumers_list", CONSUMERS, "No consumers."), rows(queue, "bindings", BINDINGS, "No bindings."));
     format!("{}\n{consumers}\n{bindings}", table::one(queue, head))
 }
 
@@ -249,7 +255,10 @@ pub fn run(session: &Session, verb: QueueVerb) -> anyhow::Result<()> {
     match verb {
         QueueVerb::List { search, vhost, sort } => {
             let path = vhost.map_or_else(|| "/v1/queues".to_owned(), |vhost| format!("/v1/queues/{}", segment(&vhost)));
-            let query: Vec<(&str, &str)> = [("search", &search), ("sort", &sort)].into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect();
+            let query: Vec<(&str, &str)> = [("search", &search), ("sort", &sort)]
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value.as_deref()?)))
+                .collect();
             session.list(&path, &query, QUEUES)
         }
         QueueVerb::Show { name, place } => session.print(&session.client.get(&place.path("queues", &name))?, shown),
@@ -267,16 +276,26 @@ pub fn run(session: &Session, verb: QueueVerb) -> anyhow::Result<()> {
             let path = trying(&format!("{}/purge", place.path("queues", &name)), dry_run);
             session.change("POST", &path, None, |found| {
                 let count = &found["purged"];
-                said(dry_run, &format!("{count} messages of queue {name} deleted"), &format!("{count} messages of queue {name} would be deleted"))
+                said(
+                    dry_run,
+                    &format!("{count} messages of queue {name} deleted"),
+                    &format!("{count} messages of queue {name} would be deleted"),
+                )
             })
         }
         QueueVerb::Delete { name, place, if_unused, if_empty, dry_run, sure } => {
             if !dry_run && !if_empty {
                 sure.ask(&format!("Delete queue {name} and all its messages"))?;
             }
-            let flags: Vec<(&str, &str)> = [("if_unused", if_unused), ("if_empty", if_empty)].into_iter().filter(|(_, set)| *set).map(|(name, _)| (name, "true")).collect();
+            let flags: Vec<(&str, &str)> = [("if_unused", if_unused), ("if_empty", if_empty)]
+                .into_iter()
+                .filter(|(_, set)| *set)
+                .map(|(name, _)| (name, "true"))
+                .collect();
             let path = trying(&super::http::with_query(&place.path("queues", &name), &flags), dry_run);
-            session.change("DELETE", &path, None, |_| said(dry_run, &format!("queue {name} deleted"), &format!("queue {name} can be deleted")))
+            session.change("DELETE", &path, None, |_| {
+                said(dry_run, &format!("queue {name} deleted"), &format!("queue {name} can be deleted"))
+            })
         }
     }
 }
@@ -290,14 +309,19 @@ fn shown_exchange(exchange: &Value) -> String {
         ("Internal", "internal", Form::Text),
         ("Arguments", "arguments", Form::Text),
     ];
-    let (outgoing, incoming) = (rows(exchange, "outgoing", BINDINGS, "Nothing leads from it."), rows(exchange, "incoming", BINDINGS, "Nothing leads to it."));
+    let (outgoing, incoming) = (
+        rows(exchange, "outgoing", BINDINGS, "Nothing leads from it."),
+        rows(exchange, "incoming", BINDINGS, "Nothing leads to it."),
+    );
     format!("{}\n{outgoing}\n{incoming}", table::one(exchange, head))
 }
 
 fn binding_of(ends: &Ends) -> anyhow::Result<Value> {
     let kind = if ends.to_exchange { "exchange" } else { "queue" };
     let arguments = arguments_of(ends.arguments.as_deref())?;
-    Ok(json!({"source": ends.source, "destination": ends.destination, "destination_kind": kind, "routing_key": ends.key, "arguments": arguments}))
+    Ok(
+        json!({"source": ends.source, "destination": ends.destination, "destination_kind": kind, "routing_key": ends.key, "arguments": arguments}),
+    )
 }
 
 pub fn run_exchanges(session: &Session, verb: ExchangeVerb) -> anyhow::Result<()> {
@@ -305,24 +329,39 @@ pub fn run_exchanges(session: &Session, verb: ExchangeVerb) -> anyhow::Result<()
     match verb {
         ExchangeVerb::List { search } => {
             let query = searched(&search);
-            session.list("/v1/exchanges", &query.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>(), EXCHANGES)
+            session.list(
+                "/v1/exchanges",
+                &query.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>(),
+                EXCHANGES,
+            )
         }
         ExchangeVerb::Bindings { search } => {
             let query = searched(&search);
-            session.list("/v1/bindings", &query.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>(), BINDINGS)
+            session.list(
+                "/v1/bindings",
+                &query.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>(),
+                BINDINGS,
+            )
         }
-        ExchangeVerb::Show { name, place } => session.print(&session.client.get(&place.path("exchanges", &name))?, shown_exchange),
+        ExchangeVerb::Show { name, place } => {
+            session.print(&session.client.get(&place.path("exchanges", &name))?, shown_exchange)
+        }
         ExchangeVerb::Declare { name, place, kind, arguments } => {
             let body = json!({"type": kind, "arguments": arguments_of(arguments.as_deref())?});
-            session.change("PUT", &place.path("exchanges", &name), Some(&body), |_| format!("exchange {name} declared\n"))
+            session
+                .change("PUT", &place.path("exchanges", &name), Some(&body), |_| format!("exchange {name} declared\n"))
         }
         ExchangeVerb::Bind(ends) => {
             let path = format!("/v1/bindings/{}", segment(&ends.place.vhost));
-            session.change("POST", &path, Some(&binding_of(&ends)?), |_| format!("{} bound to {}\n", ends.destination, ends.source))
+            session.change("POST", &path, Some(&binding_of(&ends)?), |_| {
+                format!("{} bound to {}\n", ends.destination, ends.source)
+            })
         }
         ExchangeVerb::Unbind(ends) => {
             let path = format!("/v1/bindings/{}/delete", segment(&ends.place.vhost));
-            session.change("POST", &path, Some(&binding_of(&ends)?), |_| format!("{} unbound from {}\n", ends.destination, ends.source))
+            session.change("POST", &path, Some(&binding_of(&ends)?), |_| {
+                format!("{} unbound from {}\n", ends.destination, ends.source)
+            })
         }
         ExchangeVerb::Delete { name, place, if_unused } => {
             let path = place.path("exchanges", &name);

@@ -68,7 +68,8 @@ fn shown(mut quota: Value) -> Value {
 fn body(entity: &Entity, values: &[String]) -> anyhow::Result<Value> {
     let named = [("user", &entity.for_user), ("client-id", &entity.for_client_id), ("ip", &entity.for_ip)];
     let name = |name: &str| if name == "default" { Value::Null } else { json!(name) };
-    let parts: Map<String, Value> = named.into_iter().filter_map(|(kind, value)| Some((kind.to_owned(), name(value.as_deref()?)))).collect();
+    let parts: Map<String, Value> =
+        named.into_iter().filter_map(|(kind, value)| Some((kind.to_owned(), name(value.as_deref()?)))).collect();
     if parts.is_empty() {
         bail!("whose quota? Name --for-user, --for-client-id, both, or --for-ip");
     }
@@ -77,10 +78,16 @@ fn body(entity: &Entity, values: &[String]) -> anyhow::Result<Value> {
         let value = match text.split_once('=') {
             Some((_, "")) => Some(Value::Null),
             // JSON has neither infinity nor what is no number: as null they would take the quota away.
-            Some((_, number)) => number.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| json!(number)),
+            Some((_, number)) => {
+                number.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| json!(number))
+            }
             None => None,
         };
-        let Some(value) = value else { bail!("{text:?} is no quota: write KEY=NUMBER with a finite number, like producer_byte_rate=10000000, or KEY= to take it away") };
+        let Some(value) = value else {
+            bail!(
+                "{text:?} is no quota: write KEY=NUMBER with a finite number, like producer_byte_rate=10000000, or KEY= to take it away"
+            )
+        };
         wanted.insert(text.split('=').next().unwrap_or_default().to_owned(), value);
     }
     Ok(json!({"entity": parts, "values": wanted}))
@@ -97,7 +104,9 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
         Verb::Use => session.list("/v1/quotas/use", &[], USES),
         Verb::Set { entity, values, dry_run } => {
             let body = body(&entity, &values)?;
-            session.change("PUT", &trying("/v1/quotas", dry_run), Some(&body), |quota| table::list(&[shown(quota.clone())], COLUMNS))
+            session.change("PUT", &trying("/v1/quotas", dry_run), Some(&body), |quota| {
+                table::list(&[shown(quota.clone())], COLUMNS)
+            })
         }
     }
 }

@@ -67,7 +67,9 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
             session.change("PATCH", &trying("/v1/config", dry_run), Some(&body), |found| changed(found, dry_run))
         }
         Verb::Unset { names, dry_run } => {
-            session.change("PATCH", &trying("/v1/config", dry_run), Some(&json!({"unset": names})), |found| changed(found, dry_run))
+            session.change("PATCH", &trying("/v1/config", dry_run), Some(&json!({"unset": names})), |found| {
+                changed(found, dry_run)
+            })
         }
     }
 }

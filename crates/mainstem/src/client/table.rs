@@ -60,12 +60,19 @@ pub fn time(ms: i64) -> String {
     let day_of_month = day_of_year - (153 * month_shifted + 2) / 5 + 1;
     let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day_of_month:02}T{:02}:{:02}:{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    format!(
+        "{year:04}-{month:02}-{day_of_month:02}T{:02}:{:02}:{:02}Z",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
 }
 
 /// Without control characters.
 pub fn plain(text: &str) -> String {
-    text.chars().flat_map(|letter| if letter.is_control() { letter.escape_default().collect::<Vec<_>>() } else { vec![letter] }).collect()
+    text.chars()
+        .flat_map(|letter| if letter.is_control() { letter.escape_default().collect::<Vec<_>>() } else { vec![letter] })
+        .collect()
 }
 
 fn written(value: &Value, form: Form) -> String {
@@ -91,12 +98,17 @@ fn written(value: &Value, form: Form) -> String {
 
 /// A table with a head. Numbers stand to the right.
 pub fn list(items: &[Value], columns: &[Column]) -> String {
-    let rows: Vec<Vec<String>> = items.iter().map(|item| columns.iter().map(|(_, path, form)| written(at(item, path), *form)).collect()).collect();
+    let rows: Vec<Vec<String>> = items
+        .iter()
+        .map(|item| columns.iter().map(|(_, path, form)| written(at(item, path), *form)).collect())
+        .collect();
     let length = |text: &str| text.chars().count();
     let widths: Vec<usize> = columns
         .iter()
         .enumerate()
-        .map(|(place, (title, _, _))| rows.iter().map(|row| length(&row[place])).chain([length(title)]).max().unwrap_or(0))
+        .map(|(place, (title, _, _))| {
+            rows.iter().map(|row| length(&row[place])).chain([length(title)]).max().unwrap_or(0)
+        })
         .collect();
     let mut out = String::new();
     let mut line = |cells: Vec<&str>| {
@@ -137,9 +149,13 @@ mod tests {
     #[test]
     fn tables_line_up_and_obey_nobody() {
         let items = [json!({"name": "a", "n": {"x": 5}}), json!({"name": "long\u{1b}[31m", "n": {"x": 12345}})];
-        let shown = list(&items, &[("NAME", "name", Form::Text), ("N", "n.x", Form::Count), ("GONE", "no", Form::Text)]);
+        let shown =
+            list(&items, &[("NAME", "name", Form::Text), ("N", "n.x", Form::Count), ("GONE", "no", Form::Text)]);
         assert_eq!(shown, "NAME                N  GONE\na                   5  -\nlong\\u{1b}[31m  12345  -\n");
-        assert_eq!(one(&items[0], &[("Name", "name", Form::Text), ("Number", "n.x", Form::Bytes)]), "Name    a\nNumber  5 B\n");
+        assert_eq!(
+            one(&items[0], &[("Name", "name", Form::Text), ("Number", "n.x", Form::Bytes)]),
+            "Name    a\nNumber  5 B\n"
+        );
     }
 
     #[test]

@@ -109,26 +109,45 @@ fn screen(session: &Session, look: &Look, before: &Look) -> String {
         table::duration(number("uptime_ms")),
     );
     let rates = [
-        ("in", "in_bytes", true), ("out", "out_bytes", true), ("records", "kafka_in_records", false), ("published", "amqp_published", false),
-        ("delivered", "amqp_delivered", false), ("acknowledged", "amqp_acknowledged", false),
+        ("in", "in_bytes", true),
+        ("out", "out_bytes", true),
+        ("records", "kafka_in_records", false),
+        ("published", "amqp_published", false),
+        ("delivered", "amqp_delivered", false),
+        ("acknowledged", "amqp_acknowledged", false),
     ];
     for (title, name, of_bytes) in rates {
         let rate = look.rate(before, name);
-        out.push_str(&format!("{title} {}   ", if of_bytes { format!("{}/s", bytes(rate)) } else { format!("{rate:.0}/s") }));
+        out.push_str(&format!(
+            "{title} {}   ",
+            if of_bytes { format!("{}/s", bytes(rate)) } else { format!("{rate:.0}/s") }
+        ));
     }
     let (resident, budget) = (number("memory.resident_bytes"), number("memory.budget_bytes").max(1.0));
     out.push_str(&format!("\nmemory  {}  {} of {}\n", bar(resident / budget), bytes(resident), bytes(budget)));
-    let uses: Vec<String> = at(found, "memory.uses").as_array().into_iter().flatten().map(|one| format!("{} {}", one["name"].as_str().unwrap_or_default(), bytes(one["bytes"].as_f64().unwrap_or(0.0)))).collect();
+    let uses: Vec<String> = at(found, "memory.uses")
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| {
+            format!("{} {}", one["name"].as_str().unwrap_or_default(), bytes(one["bytes"].as_f64().unwrap_or(0.0)))
+        })
+        .collect();
     out.push_str(&format!("        {}\n", uses.join("  ")));
     out.push_str(&format!(
         "disk    {} of journals, {} free, {} connections, {} groups\n",
-        bytes(number("disk.journal_bytes")), bytes(number("disk.free_bytes")), number("counts.connections"), number("counts.groups"),
+        bytes(number("disk.journal_bytes")),
+        bytes(number("disk.free_bytes")),
+        number("counts.connections"),
+        number("counts.groups"),
     ));
     for warning in at(found, "warnings").as_array().into_iter().flatten() {
         out.push_str(&format!("! {}\n", table::plain(warning["text"].as_str().unwrap_or_default())));
     }
     let tables = [
-        ("/v1/topics?sort=-rates.in_records", TOPICS), ("/v1/queues?sort=-messages", QUEUES), ("/v1/connections?sort=-rates.in_bytes", CONNECTIONS),
+        ("/v1/topics?sort=-rates.in_records", TOPICS),
+        ("/v1/queues?sort=-messages", QUEUES),
+        ("/v1/connections?sort=-rates.in_bytes", CONNECTIONS),
     ];
     for (path, columns) in tables {
         let rows = items(session, &format!("{path}&limit={ROWS}"));
@@ -217,7 +236,8 @@ pub fn run(session: &Session, every: u64) -> anyhow::Result<()> {
     let terminal = if on_screen && !session.json { Terminal::take() } else { None };
     loop {
         if terminal.is_some() {
-            let wait = if before.at.elapsed() < Duration::from_millis(500) { Duration::from_millis(500) } else { pause };
+            let wait =
+                if before.at.elapsed() < Duration::from_millis(500) { Duration::from_millis(500) } else { pause };
             if Terminal::wait(Instant::now() + wait) {
                 return Ok(());
             }
@@ -253,7 +273,10 @@ mod tests {
         assert!((after.rate(&before, "in_bytes") - 2048.0).abs() < 0.001);
         assert!((before.rate(&after, "in_bytes")).abs() < 0.001, "a restart is no rate");
         let shown = line(&after, &before);
-        assert!(shown.contains("in 2.0 KiB/s") && shown.contains("2 connections") && shown.contains("2.0 KiB resident"), "{shown}");
+        assert!(
+            shown.contains("in 2.0 KiB/s") && shown.contains("2 connections") && shown.contains("2.0 KiB resident"),
+            "{shown}"
+        );
         assert_eq!(bar(0.5), format!("[{}{}] 50 %", "#".repeat(20), ".".repeat(20)));
     }
 }

@@ -111,11 +111,15 @@ const PARTITIONS: &[Column] = &[
 
 /// Settings that are not defaults.
 pub(super) fn own_settings(config: &Value) -> String {
-    let own: Vec<Value> = config.as_array().into_iter().flatten().filter(|row| row["source"] != "default").cloned().collect();
+    let own: Vec<Value> =
+        config.as_array().into_iter().flatten().filter(|row| row["source"] != "default").cloned().collect();
     if own.is_empty() {
         return "All settings have their defaults.\n".to_owned();
     }
-    table::list(&own, &[("SETTING", "name", Form::Text), ("VALUE", "value", Form::Text), ("SET FOR", "source", Form::Text)])
+    table::list(
+        &own,
+        &[("SETTING", "name", Form::Text), ("VALUE", "value", Form::Text), ("SET FOR", "source", Form::Text)],
+    )
 }
 
 fn shown(topic: &Value) -> String {
@@ -139,7 +143,9 @@ fn with_all_partitions(session: &Session, path: &str) -> anyhow::Result<Value> {
     let mut topic = session.client.get(path)?;
     let mut all = partitions(&topic);
     while (all.len() as u64) < topic["partitions"].as_u64().unwrap_or(0) {
-        let more = partitions(&session.client.get(&super::http::with_query(path, &[("partition_offset", &*all.len().to_string())]))?);
+        let more = partitions(
+            &session.client.get(&super::http::with_query(path, &[("partition_offset", &*all.len().to_string())]))?,
+        );
         if more.is_empty() {
             break;
         }
@@ -160,7 +166,13 @@ pub(super) fn said(dry_run: bool, done: &str, tried: &str) -> String {
 }
 
 /// Changes settings, adds partitions: both or, if one of them is refused, neither.
-fn alter(session: &Session, name: &str, config: Option<&Value>, partitions: Option<u32>, dry_run: bool) -> anyhow::Result<()> {
+fn alter(
+    session: &Session,
+    name: &str,
+    config: Option<&Value>,
+    partitions: Option<u32>,
+    dry_run: bool,
+) -> anyhow::Result<()> {
     let path = format!("/v1/topics/{}", segment(name));
     let (of_config, of_partitions) = (format!("{path}/config"), format!("{path}/partitions"));
     let count = partitions.map(|count| json!({"count": count}));
@@ -178,7 +190,11 @@ fn alter(session: &Session, name: &str, config: Option<&Value>, partitions: Opti
     if let Some(body) = &count {
         found = session.client.change("POST", &trying(&of_partitions, dry_run), Some(body))?;
         let count = &body["count"];
-        lines.push_str(&said(dry_run, &format!("topic {name} has {count} partitions"), &format!("topic {name} can have {count} partitions")));
+        lines.push_str(&said(
+            dry_run,
+            &format!("topic {name} has {count} partitions"),
+            &format!("topic {name} can have {count} partitions"),
+        ));
     }
     session.print(&found, |_| lines)
 }
@@ -191,16 +207,26 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
             query.extend(sort.as_deref().map(|text| ("sort", text)));
             session.list("/v1/topics", &query, COLUMNS)
         }
-        Verb::Show { name } => session.print(&with_all_partitions(session, &format!("/v1/topics/{}", segment(&name)))?, shown),
+        Verb::Show { name } => {
+            session.print(&with_all_partitions(session, &format!("/v1/topics/{}", segment(&name)))?, shown)
+        }
         Verb::Create { name, partitions, set, dry_run } => {
             let body = json!({"name": name, "partitions": partitions, "config": settings_of(&set)?});
             session.change("POST", &trying("/v1/topics", dry_run), Some(&body), |made| {
                 let count = &made["partitions"];
-                said(dry_run, &format!("topic {name} created with {count} partitions"), &format!("topic {name} can be created with {count} partitions"))
+                said(
+                    dry_run,
+                    &format!("topic {name} created with {count} partitions"),
+                    &format!("topic {name} can be created with {count} partitions"),
+                )
             })
         }
         Verb::Alter { name, set, unset, partitions, dry_run } => {
-            let config = if set.is_empty() && unset.is_empty() { None } else { Some(json!({"set": settings_of(&set)?, "unset": unset})) };
+            let config = if set.is_empty() && unset.is_empty() {
+                None
+            } else {
+                Some(json!({"set": settings_of(&set)?, "unset": unset}))
+            };
             alter(session, &name, config.as_ref(), partitions, dry_run)
         }
         Verb::Delete { name, dry_run, sure } => {
@@ -208,18 +234,25 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
                 sure.ask(&format!("Delete topic {name} and all its records"))?;
             }
             let path = trying(&format!("/v1/topics/{}", segment(&name)), dry_run);
-            session.change("DELETE", &path, None, |_| said(dry_run, &format!("topic {name} deleted"), &format!("topic {name} can be deleted")))
+            session.change("DELETE", &path, None, |_| {
+                said(dry_run, &format!("topic {name} deleted"), &format!("topic {name} can be deleted"))
+            })
         }
         Verb::Truncate { name, partition, before, dry_run, sure } => {
             if !dry_run {
-                let which = if before == -1 { "all records".to_owned() } else { format!("the records before offset {before}") };
+                let which =
+                    if before == -1 { "all records".to_owned() } else { format!("the records before offset {before}") };
                 sure.ask(&format!("Delete {which} of partition {partition} of topic {name}"))?;
             }
             let path = trying(&format!("/v1/topics/{}/truncate", segment(&name)), dry_run);
             let body = json!({"partitions": [{"partition": partition, "before": before}]});
             session.change("POST", &path, Some(&body), |found| {
                 let start = &found["partitions"][0]["start"];
-                said(dry_run, &format!("partition {partition} of topic {name} begins at {start}"), &format!("partition {partition} of topic {name} would begin at {start}"))
+                said(
+                    dry_run,
+                    &format!("partition {partition} of topic {name} begins at {start}"),
+                    &format!("partition {partition} of topic {name} would begin at {start}"),
+                )
             })
         }
     }

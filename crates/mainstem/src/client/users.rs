@@ -86,11 +86,16 @@ const COLUMNS: &[Column] = &[
     ("CONNECTIONS", "connections", Form::Count),
 ];
 
-const PERMISSIONS: &[Column] =
-    &[("VHOST", "vhost", Form::Text), ("CONFIGURE", "configure", Form::Text), ("WRITE", "write", Form::Text), ("READ", "read", Form::Text)];
+const PERMISSIONS: &[Column] = &[
+    ("VHOST", "vhost", Form::Text),
+    ("CONFIGURE", "configure", Form::Text),
+    ("WRITE", "write", Form::Text),
+    ("READ", "read", Form::Text),
+];
 
 fn with_mechanisms(user: &Value) -> Value {
-    let names: Vec<Value> = user["scram"].as_array().into_iter().flatten().map(|keys| keys["mechanism"].clone()).collect();
+    let names: Vec<Value> =
+        user["scram"].as_array().into_iter().flatten().map(|keys| keys["mechanism"].clone()).collect();
     let mut user = user.clone();
     user["mechanisms"] = names.into();
     user
@@ -107,7 +112,8 @@ fn shown(user: &Value) -> String {
         ("Most channels", "limits.max_channels", Form::Count),
     ];
     let permissions = user["permissions"].as_array().cloned().unwrap_or_default();
-    let permissions = if permissions.is_empty() { "No permissions.\n".to_owned() } else { table::list(&permissions, PERMISSIONS) };
+    let permissions =
+        if permissions.is_empty() { "No permissions.\n".to_owned() } else { table::list(&permissions, PERMISSIONS) };
     format!("{}\n{permissions}", table::one(&with_mechanisms(user), head))
 }
 
@@ -138,10 +144,15 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
             match session.client.get(&path(&name)) {
                 Err(error) if error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == 404) => {}
                 Err(error) => return Err(error),
-                Ok(_) => bail!("there is a user {name:?} already: `mainstem user passwd` and `mainstem user tags` change him"),
+                Ok(_) => bail!(
+                    "there is a user {name:?} already: `mainstem user passwd` and `mainstem user tags` change him"
+                ),
             }
-            let password = if no_password { Value::Null } else { new_password(&name, new_password_file.as_ref())?.into() };
-            session.change("PUT", &path(&name), Some(&json!({"password": password, "tags": tags})), |_| format!("user {name} added\n"))
+            let password =
+                if no_password { Value::Null } else { new_password(&name, new_password_file.as_ref())?.into() };
+            session.change("PUT", &path(&name), Some(&json!({"password": password, "tags": tags})), |_| {
+                format!("user {name} added\n")
+            })
         }
         Verb::Passwd { name, new_password_file } => {
             session.client.get(&path(&name))?;
@@ -150,10 +161,13 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
         }
         Verb::Tags { name, tags } => {
             session.client.get(&path(&name))?;
-            session.change("PUT", &path(&name), Some(&json!({"tags": tags})), |_| format!("user {name} has other tags\n"))
+            session
+                .change("PUT", &path(&name), Some(&json!({"tags": tags})), |_| format!("user {name} has other tags\n"))
         }
         Verb::Permissions { name, vhost, clear: true, .. } => {
-            session.change("DELETE", &format!("{}/permissions/{}", path(&name), segment(&vhost)), None, |_| format!("user {name} has no permissions in {vhost}\n"))
+            session.change("DELETE", &format!("{}/permissions/{}", path(&name), segment(&vhost)), None, |_| {
+                format!("user {name} has no permissions in {vhost}\n")
+            })
         }
         Verb::Permissions { name, vhost, configure, write, read, .. } => {
             let body = json!({"configure": configure.unwrap_or_default(), "write": write.unwrap_or_default(), "read": read.unwrap_or_default()});

@@ -45,14 +45,20 @@ const CONNECTIONS: &[Column] = &[
 /// What a connection waits for, most first: `quota 93 %, client 7 %`.
 fn waits(connection: &Value) -> String {
     let shares = connection["shares"].as_object().into_iter().flatten();
-    let mut shares: Vec<(&String, f64)> = shares.map(|(cause, share)| (cause, share.as_f64().unwrap_or(0.0))).filter(|(_, share)| *share >= 0.01).collect();
+    let mut shares: Vec<(&String, f64)> = shares
+        .map(|(cause, share)| (cause, share.as_f64().unwrap_or(0.0)))
+        .filter(|(_, share)| *share >= 0.01)
+        .collect();
     shares.sort_by(|one, other| other.1.total_cmp(&one.1));
     shares.iter().map(|(cause, share)| format!("{cause} {:.0} %", share * 100.0)).collect::<Vec<_>>().join(", ")
 }
 
 fn shown(found: &Value) -> String {
     let list = |name: &str| found[name].as_array().cloned().unwrap_or_default();
-    let mut text: String = list("reasons").iter().map(|reason| format!("{}\n", table::plain(reason["text"].as_str().unwrap_or_default()))).collect();
+    let mut text: String = list("reasons")
+        .iter()
+        .map(|reason| format!("{}\n", table::plain(reason["text"].as_str().unwrap_or_default())))
+        .collect();
     if text.is_empty() {
         text.push_str("nothing waits\n");
     }

@@ -7,13 +7,26 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::security::SecurityLayer;
 use super::ConfigError;
+use super::security::SecurityLayer;
 use crate::cli::ServeArguments;
 
 /// Keys other than broker settings.
 const KEYS: [&str; 14] = [
-    "data", "kafka", "amqp", "admin", "management", "definitions", "advertise", "durability", "memory", "io", "log", "log_file", "log_file_size", "log_file_count",
+    "data",
+    "kafka",
+    "amqp",
+    "admin",
+    "management",
+    "definitions",
+    "advertise",
+    "durability",
+    "memory",
+    "io",
+    "log",
+    "log_file",
+    "log_file_size",
+    "log_file_count",
 ];
 /// Those of them that may have several values.
 const LISTS: [&str; 3] = ["kafka", "amqp", "advertise"];
@@ -66,7 +79,14 @@ impl Layer {
             memory: over.memory.or(self.memory),
             io: over.io.or(self.io),
             log: over.log.or(self.log),
-            log_file: over.log_file.into_iter().zip(self.log_file).map(|(over, own)| over.or(own)).collect::<Vec<_>>().try_into().unwrap_or_default(),
+            log_file: over
+                .log_file
+                .into_iter()
+                .zip(self.log_file)
+                .map(|(over, own)| over.or(own))
+                .collect::<Vec<_>>()
+                .try_into()
+                .unwrap_or_default(),
             settings,
         }
     }
@@ -123,8 +143,7 @@ impl Layer {
     /// A TOML file.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::File { path: shown.clone(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: shown.clone(), source })?;
         Self::from_toml(&text, &shown)
     }
 
@@ -136,7 +155,9 @@ impl Layer {
         for (key, value) in table {
             match value {
                 toml::Value::Table(settings) if key == "settings" => layer.put_settings("", settings, (text, path)),
-                toml::Value::Array(values) => layer.put(&key, &place(text, path, &key), values.iter().map(plain).collect())?,
+                toml::Value::Array(values) => {
+                    layer.put(&key, &place(text, path, &key), values.iter().map(plain).collect())?
+                }
                 value => layer.put(&key, &place(text, path, &key), vec![plain(&value)])?,
             }
         }
@@ -191,7 +212,8 @@ fn place(text: &str, path: &str, key: &str) -> String {
 
 /// The line, from 1, on which a TOML text gives a key its value; the key with the tables that it is in, dots between.
 pub fn line_of(text: &str, key: &str) -> Option<usize> {
-    let bare = |text: &str| text.chars().filter(|letter| !matches!(letter, '"' | '\'' | ' ' | '\t')).collect::<String>();
+    let bare =
+        |text: &str| text.chars().filter(|letter| !matches!(letter, '"' | '\'' | ' ' | '\t')).collect::<String>();
     let mut table = String::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -208,7 +230,10 @@ pub fn line_of(text: &str, key: &str) -> Option<usize> {
 
 /// Variables that are no keys: the log's filter, who asks a running broker, the cache of the test suite, service links of Kubernetes.
 fn is_foreign(key: &str) -> bool {
-    matches!(key, "LOG_LEVEL" | "CACHE" | "OPERATOR" | "OPERATOR_PASS") || key.ends_with("SERVICE_HOST") || key.contains("SERVICE_PORT") || key.starts_with("PORT")
+    matches!(key, "LOG_LEVEL" | "CACHE" | "OPERATOR" | "OPERATOR_PASS")
+        || key.ends_with("SERVICE_HOST")
+        || key.contains("SERVICE_PORT")
+        || key.starts_with("PORT")
 }
 
 fn plain(value: &toml::Value) -> String {

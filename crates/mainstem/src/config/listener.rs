@@ -30,7 +30,8 @@ impl Listener {
         let mut listeners = Vec::with_capacity(addresses.len());
         for (at, text) in addresses.iter().enumerate() {
             let address = address(names.address, text)?;
-            let advertise = advertised.get(at).map_or(Ok(Advertise::default()), |text| advertise(names.advertise, text))?;
+            let advertise =
+                advertised.get(at).map_or(Ok(Advertise::default()), |text| advertise(names.advertise, text))?;
             listeners.push(Self { address, advertise });
         }
         Ok(listeners)

@@ -22,8 +22,8 @@ use crate::log_file::LogFile;
 use crate::tls::ClientCertificates;
 use crate::token_keys::KeySource;
 use layer::Layer;
-use listener::Names;
 pub use listener::Listener;
+use listener::Names;
 pub use named::NamedListener;
 pub use security::{Security, SecurityArguments};
 
@@ -188,7 +188,11 @@ impl Config {
         let certified = self.security.tls.as_ref().is_some_and(|tls| tls.clients == ClientCertificates::Required);
         let plain = self.listeners.iter().map(|one| ("--kafka", one.address));
         let encrypted = self.security.kafka_tls.iter().filter(|_| !certified).map(|one| ("--kafka-tls", one.address));
-        let named = self.named.iter().filter(|one| one.sasl.is_none() && !(one.tls && certified)).map(|one| ("listeners", one.address));
+        let named = self
+            .named
+            .iter()
+            .filter(|one| one.sasl.is_none() && !(one.tls && certified))
+            .map(|one| ("listeners", one.address));
         let open = plain.chain(encrypted).chain(named).find(|(_, address)| !address.ip().is_loopback());
         open.map_or(Ok(()), |(name, address)| {
             let expected = format!(
@@ -218,7 +222,8 @@ impl ConfigError {
         let key = name.trim_start_matches('-').replace('-', "_");
         // A size is shown with its unit.
         let shown = value.split(' ').next().unwrap_or_default();
-        let there = layer::line_of(&text, &key).filter(|line| text.lines().nth(line - 1).is_some_and(|text| text.contains(shown)));
+        let there = layer::line_of(&text, &key)
+            .filter(|line| text.lines().nth(line - 1).is_some_and(|text| text.contains(shown)));
         match (there, file) {
             (Some(line), Some(path)) => Self::InFile { path: path.display().to_string(), line, source: Box::new(self) },
             _ => self,

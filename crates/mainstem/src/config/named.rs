@@ -63,7 +63,9 @@ fn protocol(settings: &Settings, name: &str) -> Result<(bool, bool), ConfigError
             };
             Some((one, meaning))
         });
-        let Some((one, meaning)) = meaning else { return Err(refuse(PROTOCOLS, part, format!("it is NAME:PROTOCOL, and PROTOCOL is {KNOWN}"))) };
+        let Some((one, meaning)) = meaning else {
+            return Err(refuse(PROTOCOLS, part, format!("it is NAME:PROTOCOL, and PROTOCOL is {KNOWN}")));
+        };
         if one.eq_ignore_ascii_case(name) {
             return Ok(meaning);
         }
@@ -75,7 +77,11 @@ fn sasl(settings: &Settings, name: &str) -> Result<SaslRules, ConfigError> {
     let offered = settings.of_listener(name, MECHANISMS);
     let mechanisms: Vec<_> = parts(offered).filter_map(SaslMechanism::of_name).collect();
     if mechanisms.is_empty() {
-        return Err(refuse(MECHANISMS, offered, format!("listener {name} asks clients to log in, so it has to offer a mechanism")));
+        return Err(refuse(
+            MECHANISMS,
+            offered,
+            format!("listener {name} asks clients to log in, so it has to offer a mechanism"),
+        ));
     }
     let millis = |text: &str| text.parse().map(Duration::from_millis).unwrap_or_default();
     let session_max = millis(settings.of_listener(name, SESSION_MAX));
@@ -116,7 +122,8 @@ impl NamedListener {
             };
             one.advertise = listener::advertise(ADVERTISED, place)?;
         }
-        let unknown = settings.listeners_named().find(|name| !all.iter().any(|one| one.name.eq_ignore_ascii_case(name)));
+        let unknown =
+            settings.listeners_named().find(|name| !all.iter().any(|one| one.name.eq_ignore_ascii_case(name)));
         match unknown {
             Some(name) => Err(refuse("listener.name", name, format!("{LISTENERS} has no listener of this name"))),
             None => Ok(all),

@@ -64,8 +64,16 @@ impl std::fmt::Debug for SecurityLayer {
 
 /// Keys of lists, and of single values.
 const LISTS: [&str; 3] = ["amqps", "kafka_tls", "advertise_tls"];
-const VALUES: [&str; 8] =
-    ["tls_certificate", "tls_key", "tls_ca", "tls_clients", "tls_login_from", "default_user", "default_pass", "default_pass_file"];
+const VALUES: [&str; 8] = [
+    "tls_certificate",
+    "tls_key",
+    "tls_ca",
+    "tls_clients",
+    "tls_login_from",
+    "default_user",
+    "default_pass",
+    "default_pass_file",
+];
 
 impl SecurityLayer {
     /// All keys.
@@ -82,11 +90,28 @@ impl SecurityLayer {
     pub fn from_flags(arguments: SecurityArguments) -> Self {
         let list = |values: Vec<String>| (!values.is_empty()).then_some(values);
         let SecurityArguments { amqps, kafka_tls, advertise_tls, .. } = arguments;
-        let SecurityArguments { tls_certificate, tls_key, tls_ca, tls_clients, tls_login_from, default_user, default_pass_file, .. } =
-            arguments;
+        let SecurityArguments {
+            tls_certificate,
+            tls_key,
+            tls_ca,
+            tls_clients,
+            tls_login_from,
+            default_user,
+            default_pass_file,
+            ..
+        } = arguments;
         Self {
             lists: [amqps, kafka_tls, advertise_tls].map(list),
-            values: [tls_certificate, tls_key, tls_ca, tls_clients, tls_login_from, default_user, None, default_pass_file],
+            values: [
+                tls_certificate,
+                tls_key,
+                tls_ca,
+                tls_clients,
+                tls_login_from,
+                default_user,
+                None,
+                default_pass_file,
+            ],
         }
     }
 
@@ -126,7 +151,10 @@ impl SecurityLayer {
     pub fn check(self, named: Option<String>) -> Result<Security, ConfigError> {
         let [amqps, kafka_tls, advertise_tls] = self.lists.map(Option::unwrap_or_default);
         let [certificate, key, ca, clients, login_from, default_user, default_pass, default_pass_file] = self.values;
-        let wanted = amqps.first().map(|value| ("--amqps", value)).or_else(|| kafka_tls.first().map(|value| ("--kafka-tls", value)));
+        let wanted = amqps
+            .first()
+            .map(|value| ("--amqps", value))
+            .or_else(|| kafka_tls.first().map(|value| ("--kafka-tls", value)));
         let wanted = wanted.or_else(|| named.as_ref().map(|name| ("listeners", name)));
         let files = TlsOptions { certificate, key, ca, clients, login_from }.check(wanted)?;
         let names = Names { address: "--kafka-tls", advertise: "--advertise-tls" };
@@ -175,7 +203,11 @@ struct TlsOptions {
 impl TlsOptions {
     /// `wanted`: a listener that needs it.
     fn check(self, wanted: Option<(&'static str, &String)>) -> Result<Option<TlsFiles>, ConfigError> {
-        let refuse = |name, value: &str, expected: &str| ConfigError::Value { name, value: value.to_owned(), expected: expected.to_owned() };
+        let refuse = |name, value: &str, expected: &str| ConfigError::Value {
+            name,
+            value: value.to_owned(),
+            expected: expected.to_owned(),
+        };
         let clients = match self.clients {
             Some(text) => parse::<ClientCertificates>("--tls-clients", &text)?,
             None if self.ca.is_some() => ClientCertificates::Optional,
@@ -185,7 +217,11 @@ impl TlsOptions {
         let Some((name, value)) = wanted else {
             let alone = [("--tls-certificate", &self.certificate), ("--tls-key", &self.key), ("--tls-ca", &self.ca)];
             return match alone.into_iter().find_map(|(name, value)| Some((name, value.as_ref()?))) {
-                Some((name, value)) => Err(refuse(name, value, "nothing uses it; --amqps, --kafka-tls or a listener with SSL or SASL_SSL is an address for clients with TLS")),
+                Some((name, value)) => Err(refuse(
+                    name,
+                    value,
+                    "nothing uses it; --amqps, --kafka-tls or a listener with SSL or SASL_SSL is an address for clients with TLS",
+                )),
                 None => Ok(None),
             };
         };
@@ -193,31 +229,60 @@ impl TlsOptions {
             return Err(refuse(name, value, "TLS needs --tls-certificate and --tls-key"));
         };
         if clients != ClientCertificates::None && self.ca.is_none() {
-            return Err(refuse("--tls-clients", &clients.to_string(), "--tls-ca has to name whose certificates are trusted"));
+            return Err(refuse(
+                "--tls-clients",
+                &clients.to_string(),
+                "--tls-ca has to name whose certificates are trusted",
+            ));
         }
         if let (ClientCertificates::None, Some(ca)) = (clients, &self.ca) {
             return Err(refuse("--tls-ca", ca, "nothing uses it; --tls-clients is optional or required"));
         }
-        Ok(Some(TlsFiles { certificate: certificate.into(), key: key.into(), ca: self.ca.map(PathBuf::from), clients, login_from }))
+        Ok(Some(TlsFiles {
+            certificate: certificate.into(),
+            key: key.into(),
+            ca: self.ca.map(PathBuf::from),
+            clients,
+            login_from,
+        }))
     }
 }
 
-fn first_user(name: Option<String>, password: Option<String>, file: Option<String>) -> Result<Option<FirstUser>, ConfigError> {
-    let refuse = |name, value: &str, expected: &str| ConfigError::Value { name, value: value.to_owned(), expected: expected.to_owned() };
+fn first_user(
+    name: Option<String>,
+    password: Option<String>,
+    file: Option<String>,
+) -> Result<Option<FirstUser>, ConfigError> {
+    let refuse = |name, value: &str, expected: &str| ConfigError::Value {
+        name,
+        value: value.to_owned(),
+        expected: expected.to_owned(),
+    };
     let password = match (password, &file) {
-        (Some(_), Some(file)) => return Err(refuse("--default-pass-file", file, "the password is given as default_pass already")),
+        (Some(_), Some(file)) => {
+            return Err(refuse("--default-pass-file", file, "the password is given as default_pass already"));
+        }
         (Some(password), None) => Some(password),
         (None, Some(file)) => {
-            let text = std::fs::read_to_string(file).map_err(|error| refuse("--default-pass-file", file, &error.to_string()))?;
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| refuse("--default-pass-file", file, &error.to_string()))?;
             Some(text.lines().next().unwrap_or_default().to_owned())
         }
         (None, None) => None,
     };
     match (name, password) {
         (None, None) => Ok(None),
-        (Some(name), Some(password)) if !name.is_empty() && name.len() <= 255 && !password.is_empty() => Ok(Some(FirstUser { name, password })),
-        (Some(name), Some(password)) if !password.is_empty() => Err(refuse("--default-user", &name, "a name has 1 to 255 bytes")),
-        (Some(name), _) => Err(refuse("--default-user", &name, "the user needs a password that is not empty: --default-pass-file FILE, or MAINSTEM_DEFAULT_PASS")),
+        (Some(name), Some(password)) if !name.is_empty() && name.len() <= 255 && !password.is_empty() => {
+            Ok(Some(FirstUser { name, password }))
+        }
+        (Some(name), Some(password)) if !password.is_empty() => {
+            Err(refuse("--default-user", &name, "a name has 1 to 255 bytes"))
+        }
+        (Some(name), _) => Err(refuse(
+            "--default-user",
+            &name,
+            "the user needs a password that is not empty: --default-pass-file FILE, or MAINSTEM_DEFAULT_PASS",
+        )),
         (None, Some(_)) => Err(refuse("--default-user", "", "it names whose password default_pass is")),
     }
 }

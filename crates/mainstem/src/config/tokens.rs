@@ -27,7 +27,11 @@ pub(super) fn source(settings: &Settings, named: &[NamedListener]) -> Result<Opt
         }
     }
     if settings.int(BACKOFF) > settings.int(BACKOFF_MAX) {
-        return refuse(BACKOFF, settings.text(BACKOFF).0, format!("it is no more than {BACKOFF_MAX}, which is {}", settings.int(BACKOFF_MAX)));
+        return refuse(
+            BACKOFF,
+            settings.text(BACKOFF).0,
+            format!("it is no more than {BACKOFF_MAX}, which is {}", settings.int(BACKOFF_MAX)),
+        );
     }
     let url = settings.text(URL).0;
     if !url.is_empty() {
@@ -36,11 +40,19 @@ pub(super) fn source(settings: &Settings, named: &[NamedListener]) -> Result<Opt
         return KeySource::parse(url).map(Some).or_else(|expected| refuse(URL, &shown, expected));
     }
     if let Some(one) = named.iter().find(|one| one.sasl.as_ref().is_some_and(|sasl| sasl.takes_tokens())) {
-        return refuse(URL, url, format!("listener {} offers OAUTHBEARER, so it has to say where the keys of tokens are", one.name));
+        return refuse(
+            URL,
+            url,
+            format!("listener {} offers OAUTHBEARER, so it has to say where the keys of tokens are", one.name),
+        );
     }
     let unused = BROKER.iter().find(|row| row.name.starts_with(PREFIX) && settings.text(row.name).1);
     match unused {
-        Some(row) => refuse(URL, url, format!("{} is set, which counts only where it says where the keys of tokens are", row.name)),
+        Some(row) => refuse(
+            URL,
+            url,
+            format!("{} is set, which counts only where it says where the keys of tokens are", row.name),
+        ),
         None => Ok(None),
     }
 }

@@ -44,7 +44,10 @@ impl Running {
     fn holds(&self, lock: &File) -> bool {
         let Ok(lock) = lock.metadata() else { return false };
         match fs::read_dir(self.proc.join("fd")) {
-            Ok(open) => open.flatten().filter_map(|entry| fs::metadata(entry.path()).ok()).any(|open| (open.dev(), open.ino()) == (lock.dev(), lock.ino())),
+            Ok(open) => open
+                .flatten()
+                .filter_map(|entry| fs::metadata(entry.path()).ok())
+                .any(|open| (open.dev(), open.ino()) == (lock.dev(), lock.ino())),
             Err(_) => fs::read_to_string(self.proc.join("comm")).is_ok_and(|name| name.trim() == "mainstem"),
         }
     }
@@ -99,7 +102,10 @@ mod tests {
         assert_eq!(limit_of(limits, "Max locked memory"), Some((u64::MAX, u64::MAX)));
         assert_eq!(limit_of(limits, "Max core file size"), None);
         let status = "Name:\tmainstem\nUid:\t998\t998\t998\t998\nVmSwap:\t    2048 kB\n";
-        assert_eq!((status_of(status, "Uid"), status_of(status, "VmSwap"), status_of(status, "Vm")), (Some(998), Some(2048), None));
+        assert_eq!(
+            (status_of(status, "Uid"), status_of(status, "VmSwap"), status_of(status, "Vm")),
+            (Some(998), Some(2048), None)
+        );
     }
 
     #[test]

@@ -48,7 +48,9 @@ pub fn open_files(holder: &Holder) -> Finding {
 fn judge_files(about: &'static str, (soft, hard): (u64, u64), used: Option<u64>, whose: &str) -> Finding {
     let in_use = used.map(|count| format!(", {count} in use")).unwrap_or_default();
     let found = format!("limit {soft}{in_use} ({whose})");
-    let advice = format!("LimitNOFILE={FILES_WANTED} in the systemd unit, or ulimit -n (up to {hard} here) before the start: each connection takes one");
+    let advice = format!(
+        "LimitNOFILE={FILES_WANTED} in the systemd unit, or ulimit -n (up to {hard} here) before the start: each connection takes one"
+    );
     if used.is_some_and(|used| used >= soft / 10 * FILES_TENTHS) {
         return bad(about, found, format!("new connections will fail: {advice}"));
     }
@@ -68,7 +70,11 @@ pub fn locked_memory(holder: &Holder) -> Finding {
     let shown = if soft == u64::MAX { "no limit".to_owned() } else { format!("limit {}", ByteSize(soft)) };
     let found = format!("{shown} ({whose}), Linux {}", release.trim());
     if version < (5, 12) && soft < LOCKED_NEEDED {
-        return warning(ABOUT, found, "LimitMEMLOCK=64M in the systemd unit, or ulimit -l: this kernel counts io_uring's rings");
+        return warning(
+            ABOUT,
+            found,
+            "LimitMEMLOCK=64M in the systemd unit, or ulimit -l: this kernel counts io_uring's rings",
+        );
     }
     fine(ABOUT, found)
 }
@@ -78,10 +84,13 @@ pub fn memory(holder: &Holder) -> Finding {
     let process = if let Holder::Running(running) = holder { running.pid.to_string() } else { "self".to_owned() };
     let available = memory::available_to(&process);
     let (budget, least) = (memory::budget_of(available), crate::config::MEMORY_MIN.bytes());
-    let found = format!("{available}, of which a broker takes {budget} for buffers and caches unless --memory says otherwise");
+    let found =
+        format!("{available}, of which a broker takes {budget} for buffers and caches unless --memory says otherwise");
     match available.bytes() {
         bytes if bytes < 2 * least => bad(ABOUT, found, "give the machine or the cgroup at least 256 MiB"),
-        bytes if bytes < 4 * least => warning(ABOUT, found, "the least budget is more than a quarter here: give the machine or the cgroup more"),
+        bytes if bytes < 4 * least => {
+            warning(ABOUT, found, "the least budget is more than a quarter here: give the machine or the cgroup more")
+        }
         _ => fine(ABOUT, found),
     }
 }
@@ -112,13 +121,18 @@ fn judge_swap(swapped: u64, machine: u64) -> Finding {
 
 /// Memory in pages of 2 MiB is fine as long as nobody waits until the system has made one.
 pub fn huge_pages() -> Finding {
-    let read = |name: &str| fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{name}")).unwrap_or_default();
+    let read =
+        |name: &str| fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{name}")).unwrap_or_default();
     judge_huge_pages(&read("enabled"), &read("defrag"))
 }
 
 fn judge_huge_pages(enabled: &str, defrag: &str) -> Finding {
     const ABOUT: &str = "huge pages";
-    let chosen = |text: &str| text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']').map(str::to_owned)).unwrap_or_else(|| "not known".to_owned());
+    let chosen = |text: &str| {
+        text.split_whitespace()
+            .find_map(|word| word.strip_prefix('[')?.strip_suffix(']').map(str::to_owned))
+            .unwrap_or_else(|| "not known".to_owned())
+    };
     let (enabled, defrag) = (chosen(enabled), chosen(defrag));
     let found = format!("transparent ones: {enabled}, defrag: {defrag}");
     if enabled == "always" && defrag == "always" {
@@ -140,14 +154,24 @@ mod tests {
         assert_eq!(of(4096, Some(100)).verdict, Verdict::Warning);
         assert_eq!(of(512, Some(100)).verdict, Verdict::Bad);
         let short = of(100_000, Some(95_000));
-        assert!(short.verdict == Verdict::Bad && short.found.contains("95000 in use (of the running broker, process 7)") && short.advice.contains("LimitNOFILE"), "{short:?}");
+        assert!(
+            short.verdict == Verdict::Bad
+                && short.found.contains("95000 in use (of the running broker, process 7)")
+                && short.advice.contains("LimitNOFILE"),
+            "{short:?}"
+        );
     }
 
     #[test]
     fn swap_and_huge_pages_are_named_where_they_make_clients_wait() {
         assert_eq!(swap_bytes("MemTotal: 1 kB\nSwapTotal:    2048 kB\n"), 2 << 20);
         let swapped = judge_swap(5 << 20, 2 << 30);
-        assert!(swapped.verdict == Verdict::Warning && swapped.found.starts_with("5 MiB of the running broker") && swapped.advice.contains("MemorySwapMax"), "{swapped:?}");
+        assert!(
+            swapped.verdict == Verdict::Warning
+                && swapped.found.starts_with("5 MiB of the running broker")
+                && swapped.advice.contains("MemorySwapMax"),
+            "{swapped:?}"
+        );
         assert_eq!((judge_swap(0, 0).verdict, judge_swap(0, 1 << 30).verdict), (Verdict::Fine, Verdict::Fine));
         assert_eq!(judge_huge_pages("always [madvise] never\n", "[always] defer never\n").verdict, Verdict::Fine);
         let pages = judge_huge_pages("[always] madvise never\n", "[always] defer defer+madvise madvise never\n");

@@ -73,7 +73,10 @@ impl Line {
     }
 
     /// The next address has its turn: the first of its requests that `fits` is taken out.
-    fn take(&mut self, mut fits: impl FnMut(&Arc<AddressUse>, &Waiter) -> bool) -> Option<(Arc<AddressUse>, Arc<Waiter>)> {
+    fn take(
+        &mut self,
+        mut fits: impl FnMut(&Arc<AddressUse>, &Waiter) -> bool,
+    ) -> Option<(Arc<AddressUse>, Arc<Waiter>)> {
         let turn = self.turns.pop_front()?;
         self.turns.push_back(turn);
         let (of, waiters) = self.of.get_mut(&turn)?;
@@ -141,7 +144,9 @@ impl FramePool {
                 None => without += 1,
             }
         }
-        if !line.beyond && let Some((of, waiter)) = line.take(|_, _| true) {
+        if !line.beyond
+            && let Some((of, waiter)) = line.take(|_, _| true)
+        {
             line.beyond = true;
             self.grant(&of, &waiter, Grant::Beyond);
         }

@@ -79,9 +79,17 @@ enum State {
 
 impl RoomRequest {
     /// Asks for so many bytes; `wake` is notified when they are granted later. `beyond`: the frame of the request, if that was read beyond the bound.
-    pub fn new(pool: &Arc<FramePool>, of: &Arc<AddressUse>, bytes: usize, beyond: Option<Bytes>, wake: &Arc<Notify>) -> Self {
+    pub fn new(
+        pool: &Arc<FramePool>,
+        of: &Arc<AddressUse>,
+        bytes: usize,
+        beyond: Option<Bytes>,
+        wake: &Arc<Notify>,
+    ) -> Self {
         let state = match beyond {
-            Some(frame) => State::Granted(Room { pool: Arc::clone(pool), of: Arc::clone(of), bytes, of_what: Of::Frame(frame) }),
+            Some(frame) => {
+                State::Granted(Room { pool: Arc::clone(pool), of: Arc::clone(of), bytes, of_what: Of::Frame(frame) })
+            }
             None => match pool.ask(of, bytes, wake) {
                 Ok(grant) => State::Granted(Room::granted(pool, of, bytes, grant)),
                 Err(waiter) => State::Waits(waiter),

@@ -11,11 +11,13 @@ const MIB: usize = 1 << 20;
 fn come(frame: &mut Frame, bytes: usize) {
     let mut left = bytes;
     while left > 0 {
-        left -= frame.fill(|memory, room| {
-            let now = left.min(room);
-            memory.extend(std::iter::repeat_n(7, now));
-            Ok(now)
-        }).expect("nothing fails");
+        left -= frame
+            .fill(|memory, room| {
+                let now = left.min(room);
+                memory.extend(std::iter::repeat_n(7, now));
+                Ok(now)
+            })
+            .expect("nothing fails");
     }
 }
 
@@ -103,7 +105,8 @@ fn go_beyond(pool: &Arc<FramePool>, of: &Arc<AddressUse>) -> Frame {
 #[test]
 fn beyond_half_what_can_be_finished_is_read() {
     let (pool, of) = (FramePool::new(16 * MIB), Arc::default());
-    let (mut first, mut second, mut third) = (pool.begin(5 * MIB, &of), pool.begin(5 * MIB, &of), pool.begin(5 * MIB, &of));
+    let (mut first, mut second, mut third) =
+        (pool.begin(5 * MIB, &of), pool.begin(5 * MIB, &of), pool.begin(5 * MIB, &of));
     assert!(may_read(&mut first) && may_read(&mut second) && may_read(&mut third));
     come(&mut first, 4 * MIB);
     come(&mut second, 4 * MIB);
@@ -188,11 +191,14 @@ fn who_waits_is_woken_in_order_and_may_leave() {
     let full = whole(&pool, &of, 4 * MIB);
     let beyond = go_beyond(&pool, &of);
     let wakes: Vec<Arc<Notify>> = (0..4).map(|_| Arc::default()).collect();
-    let mut waiting: Vec<Frame> = wakes.iter().map(|wake| {
-        let mut frame = pool.begin(3 * MIB, &of);
-        assert!(!frame.may_read(wake));
-        frame
-    }).collect();
+    let mut waiting: Vec<Frame> = wakes
+        .iter()
+        .map(|wake| {
+            let mut frame = pool.begin(3 * MIB, &of);
+            assert!(!frame.may_read(wake));
+            frame
+        })
+        .collect();
     let woken = |number: usize| {
         let mut notified = std::pin::pin!(wakes[number].notified());
         notified.as_mut().enable()
@@ -255,7 +261,8 @@ fn free_buffers_are_bounded_and_every_size_has_some() {
     drop(whole(&pool, &of, 9 * MIB));
     let large = pool.begin(1500 * KIB, &of);
     assert!(large.kept > 0, "one was kept");
-    let listed: usize = pool.free.iter().map(|free| free.lock().expect("no panic").iter().map(Vec::capacity).sum::<usize>()).sum();
+    let listed: usize =
+        pool.free.iter().map(|free| free.lock().expect("no panic").iter().map(Vec::capacity).sum::<usize>()).sum();
     assert_eq!(kept(), listed + large.kept);
 }
 
@@ -305,16 +312,19 @@ fn who_goes_while_he_waits_leaves_what_he_was_granted() {
 #[test]
 fn whole_requests_that_all_need_more_than_there_is_get_it_one_after_the_other() {
     let (pool, many, other) = (FramePool::new(4 * MIB), Arc::default(), Arc::default());
-    let frames: Vec<(Bytes, &Arc<AddressUse>)> = [&many, &many, &other, &other].map(|of| (whole(&pool, of, 512 * KIB), of)).into();
+    let frames: Vec<(Bytes, &Arc<AddressUse>)> =
+        [&many, &many, &other, &other].map(|of| (whole(&pool, of, 512 * KIB), of)).into();
     let mut large = pool.begin(100 * MIB, &many);
     come(&mut large, 2 * MIB);
     assert!(may_read(&mut large) && large.is_beyond());
-    let mut waiting: Vec<(RoomRequest, Bytes)> = frames.into_iter().map(|(frame, of)| (ask(&pool, of, 50 * MIB), frame)).collect();
+    let mut waiting: Vec<(RoomRequest, Bytes)> =
+        frames.into_iter().map(|(frame, of)| (ask(&pool, of, 50 * MIB), frame)).collect();
     assert!(waiting.iter_mut().all(|(request, _)| request.take().is_none()));
     // It is whole, and goes on beyond the bound.
     come(&mut large, 98 * MIB);
     let frame = large.freeze();
-    let room = RoomRequest::new(&pool, &many, 50 * MIB, Some(frame.clone()), &Arc::default()).take().expect("it is the one");
+    let room =
+        RoomRequest::new(&pool, &many, 50 * MIB, Some(frame.clone()), &Arc::default()).take().expect("it is the one");
     drop(frame);
     assert!(waiting.iter_mut().all(|(request, _)| request.take().is_none()), "it is not done with its frame");
     drop(room);

@@ -84,7 +84,11 @@ fn put_labels<'t>(point: &mut Message, field: u64, labels: impl IntoIterator<Ite
     for (name, value) in labels {
         let (mut any, mut pair) = (Message::default(), Message::default());
         // An empty text is a value, too.
-        if value.is_empty() { any.message(1, &Message::default()) } else { any.text(1, value) }
+        if value.is_empty() {
+            any.message(1, &Message::default())
+        } else {
+            any.text(1, value)
+        }
         pair.text(1, name);
         pair.message(2, &any);
         point.message(field, &pair);
@@ -138,8 +142,10 @@ impl Buckets<'_> {
     fn point(mut self, times: &Times) -> Message {
         self.buckets.sort_by(|(one, _), (other, _)| one.total_cmp(other));
         let mut below = 0;
-        let counts: Vec<u64> = self.buckets.iter().map(|(_, count)| count.saturating_sub(std::mem::replace(&mut below, *count))).collect();
-        let bounds: Vec<u64> = self.buckets.iter().map(|(bound, _)| *bound).filter(|bound| bound.is_finite()).map(f64::to_bits).collect();
+        let counts: Vec<u64> =
+            self.buckets.iter().map(|(_, count)| count.saturating_sub(std::mem::replace(&mut below, *count))).collect();
+        let bounds: Vec<u64> =
+            self.buckets.iter().map(|(bound, _)| *bound).filter(|bound| bound.is_finite()).map(f64::to_bits).collect();
         let mut point = Message::default();
         point.fixed(2, times.started_ns);
         point.fixed(3, times.now_ns);
@@ -173,7 +179,8 @@ fn histograms(family: &Family<'_>, times: &Times) -> Vec<Message> {
 }
 
 fn metric(name: &str, family: &Family<'_>, times: &Times) -> Option<Message> {
-    let numbers = |is_counter| family.samples.iter().filter_map(|line| number(&sample(line)?, is_counter, times)).collect();
+    let numbers =
+        |is_counter| family.samples.iter().filter_map(|line| number(&sample(line)?, is_counter, times)).collect();
     let (field, points): (u64, Vec<Message>) = match family.kind {
         "counter" => (7, numbers(true)),
         "histogram" => (9, histograms(family, times)),
@@ -223,7 +230,9 @@ pub fn rejected(answer: &[u8]) -> Option<(u64, String)> {
     for field in Fields(partial) {
         match field {
             (1, Field::Number(number)) => count = number,
-            (2, Field::Bytes(text)) => reason = String::from_utf8_lossy(text).chars().filter(|letter| !letter.is_control()).take(200).collect(),
+            (2, Field::Bytes(text)) => {
+                reason = String::from_utf8_lossy(text).chars().filter(|letter| !letter.is_control()).take(200).collect()
+            }
             _ => {}
         }
     }
@@ -236,10 +245,21 @@ mod tests {
 
     #[test]
     fn lines_are_split_up() {
-        let of = |line| sample(line).map(|one| (one.name.to_owned(), one.labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(), one.value.to_owned()));
+        let of = |line| {
+            sample(line).map(|one| {
+                (
+                    one.name.to_owned(),
+                    one.labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+                    one.value.to_owned(),
+                )
+            })
+        };
         assert_eq!(of("a_total 5"), Some(("a_total".to_owned(), vec![], "5".to_owned())));
         let (name, labels, value) = of(r#"b{api="x\"y\\n\n,}",le="+Inf"} 2.5"#).expect("a sample");
-        assert_eq!((name.as_str(), value.as_str(), labels), ("b", "2.5", vec!["api=x\"y\\n\n,}".to_owned(), "le=+Inf".to_owned()]));
+        assert_eq!(
+            (name.as_str(), value.as_str(), labels),
+            ("b", "2.5", vec!["api=x\"y\\n\n,}".to_owned(), "le=+Inf".to_owned()])
+        );
         assert!(of("b{api=\"x} 1").is_none() && of("nothing").is_none());
     }
 
@@ -257,8 +277,11 @@ mod tests {
         let text = "# HELP d_seconds Time.\n# TYPE d_seconds histogram\n# UNIT d_seconds seconds\nd_seconds_sum{api=\"p\"} 1.5\nd_seconds_count{api=\"p\"} 7\n\
             d_seconds_bucket{le=\"0.1\",api=\"p\"} 2\nd_seconds_bucket{le=\"0.2\",api=\"p\"} 6\nd_seconds_bucket{le=\"+Inf\",api=\"p\"} 7\n\
             # HELP n Number.\n# TYPE n counter\nn_total 3\n# EOF\n";
-        let body = request(text, &Frame { attributes: vec![("service.name".to_owned(), "m".to_owned())], started_ns: 1 }, 2);
-        let words = |bytes: &[u8]| bytes.chunks_exact(8).map(|part| u64::from_le_bytes(part.try_into().expect("eight"))).collect::<Vec<_>>();
+        let body =
+            request(text, &Frame { attributes: vec![("service.name".to_owned(), "m".to_owned())], started_ns: 1 }, 2);
+        let words = |bytes: &[u8]| {
+            bytes.chunks_exact(8).map(|part| u64::from_le_bytes(part.try_into().expect("eight"))).collect::<Vec<_>>()
+        };
         let points = [1, 2, 2, 9, 1];
         assert_eq!(words(inside(&body, &[&points[..], &[6]].concat())[0]), [2, 4, 1]);
         assert_eq!(words(inside(&body, &[&points[..], &[7]].concat())[0]), [0.1_f64.to_bits(), 0.2_f64.to_bits()]);

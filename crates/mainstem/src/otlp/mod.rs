@@ -52,8 +52,16 @@ pub struct Exports {
 impl Exports {
     /// Has them shown at `/metrics`.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("mainstem_otlp_exports", "Exports that a collector of OpenTelemetry took", self.taken.clone());
-        registry.register("mainstem_otlp_export_failures", "Exports that did not reach it, or that it did not take as a whole", self.failed.clone());
+        registry.register(
+            "mainstem_otlp_exports",
+            "Exports that a collector of OpenTelemetry took",
+            self.taken.clone(),
+        );
+        registry.register(
+            "mainstem_otlp_export_failures",
+            "Exports that did not reach it, or that it did not take as a whole",
+            self.failed.clone(),
+        );
     }
 }
 
@@ -67,8 +75,13 @@ pub struct Exporter {
 fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let parts = text.split([',', '\n']).map(str::trim).filter(|part| !part.is_empty()).enumerate();
     let one = |(place, part): (usize, &str)| {
-        let (name, value) = part.split_once('=').filter(|(name, _)| !name.trim().is_empty()).ok_or_else(|| format!("number {} is not written as NAME=VALUE", place + 1))?;
-        let value = percent_decode_str(value.trim()).decode_utf8().map_err(|_| format!("the value of {} is no UTF-8", name.trim()))?;
+        let (name, value) = part
+            .split_once('=')
+            .filter(|(name, _)| !name.trim().is_empty())
+            .ok_or_else(|| format!("number {} is not written as NAME=VALUE", place + 1))?;
+        let value = percent_decode_str(value.trim())
+            .decode_utf8()
+            .map_err(|_| format!("the value of {} is no UTF-8", name.trim()))?;
         Ok((name.trim().to_owned(), value.into_owned()))
     };
     parts.map(one).collect()
@@ -78,13 +91,17 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
 fn headers(file: &str) -> anyhow::Result<Vec<(String, String)>> {
     let (text, from) = match file {
         "" => (std::env::var(HEADERS).unwrap_or_default(), HEADERS.to_owned()),
-        path => (std::fs::read_to_string(path).with_context(|| format!("{HEADERS_FILE} {path}"))?, format!("{HEADERS_FILE} {path}")),
+        path => (
+            std::fs::read_to_string(path).with_context(|| format!("{HEADERS_FILE} {path}"))?,
+            format!("{HEADERS_FILE} {path}"),
+        ),
     };
     let headers = match pairs(&text) {
         Ok(headers) => headers,
         Err(reason) => bail!("{from}: {reason}"),
     };
-    let is_token = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+    let is_token =
+        |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
     let is_value = |value: &str| value.bytes().all(|byte| byte == b'\t' || (0x20..0x7f).contains(&byte));
     match headers.iter().position(|(name, value)| !is_token(name) || !is_value(value)) {
         Some(place) => bail!("{from}: number {} is no header", place + 1),
@@ -99,7 +116,11 @@ fn resource(settings: &Settings, cluster_id: &str) -> anyhow::Result<Vec<(String
         Ok(given) => given,
         Err(reason) => bail!("{ATTRIBUTES}: {reason}"),
     };
-    let own = [("service.name", settings.text("otel.service.name").0), ("service.instance.id", cluster_id), ("service.version", env!("CARGO_PKG_VERSION"))];
+    let own = [
+        ("service.name", settings.text("otel.service.name").0),
+        ("service.instance.id", cluster_id),
+        ("service.version", env!("CARGO_PKG_VERSION")),
+    ];
     for (name, value) in own {
         if !attributes.iter().any(|(known, _)| known == name) {
             attributes.push((name.to_owned(), value.to_owned()));
@@ -155,7 +176,12 @@ impl Work {
 ///
 /// # Errors
 /// Settings that make no sense, a file that cannot be read.
-pub fn start(settings: &Settings, cluster_id: &str, state: &Arc<AdminState>, exports: &Exports) -> anyhow::Result<Option<Exporter>> {
+pub fn start(
+    settings: &Settings,
+    cluster_id: &str,
+    state: &Arc<AdminState>,
+    exports: &Exports,
+) -> anyhow::Result<Option<Exporter>> {
     let base = settings.text(ENDPOINT).0;
     if base.is_empty() {
         return Ok(None);
@@ -202,8 +228,15 @@ mod tests {
 
     #[test]
     fn pairs_are_read_or_refused_without_their_values() {
-        let of = |text: &str| pairs(text).map(|pairs| pairs.into_iter().map(|(name, value)| format!("{name}:{value}")).collect::<Vec<_>>().join(" "));
-        assert_eq!(of("api-key=s%2Cx, Authorization=Basic%20a=="), Ok("api-key:s,x Authorization:Basic a==".to_owned()));
+        let of = |text: &str| {
+            pairs(text).map(|pairs| {
+                pairs.into_iter().map(|(name, value)| format!("{name}:{value}")).collect::<Vec<_>>().join(" ")
+            })
+        };
+        assert_eq!(
+            of("api-key=s%2Cx, Authorization=Basic%20a=="),
+            Ok("api-key:s,x Authorization:Basic a==".to_owned())
+        );
         assert_eq!(of("a=1\nb=\n"), Ok("a:1 b:".to_owned()));
         assert_eq!(of("a=1,secret"), Err("number 2 is not written as NAME=VALUE".to_owned()));
     }
@@ -211,9 +244,16 @@ mod tests {
     #[test]
     fn who_sends_can_be_said() {
         let mut settings = Settings::default();
-        settings.set("otel.resource.attributes", "service.instance.id=one,deployment.environment=test").expect("a setting");
+        settings
+            .set("otel.resource.attributes", "service.instance.id=one,deployment.environment=test")
+            .expect("a setting");
         let found = resource(&settings, "cluster").expect("attributes");
-        let of = |wanted: &str| found.iter().filter(|(name, _)| name == wanted).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
-        assert_eq!((of("service.name"), of("service.instance.id"), of("deployment.environment")), (vec!["mainstem"], vec!["one"], vec!["test"]));
+        let of = |wanted: &str| {
+            found.iter().filter(|(name, _)| name == wanted).map(|(_, value)| value.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (of("service.name"), of("service.instance.id"), of("deployment.environment")),
+            (vec!["mainstem"], vec!["one"], vec!["test"])
+        );
     }
 }

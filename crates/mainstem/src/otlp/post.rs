@@ -64,22 +64,35 @@ impl Endpoint {
         let expected = || "it is an address like http://collector.example:4318".to_owned();
         let whole: Uri = format!("{}/{below}", base.trim_end_matches('/')).parse().map_err(|_| expected())?;
         let is_encrypted = whole.scheme_str() == Some("https");
-        if !matches!(whole.scheme_str(), Some("http" | "https")) || whole.host().is_none_or(str::is_empty) || whole.query().is_some() {
+        if !matches!(whole.scheme_str(), Some("http" | "https"))
+            || whole.host().is_none_or(str::is_empty)
+            || whole.query().is_some()
+        {
             return Err(expected());
         }
         if whole.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err("an address is shown to those who may see settings, so it has no password in it: headers are for that".to_owned());
+            return Err(
+                "an address is shown to those who may see settings, so it has no password in it: headers are for that"
+                    .to_owned(),
+            );
         }
         // What stands behind the last colon outside of brackets is a number.
-        let has_colon = |authority: &Authority| authority.as_str().rsplit(']').next().is_some_and(|rest| rest.contains(':'));
+        let has_colon =
+            |authority: &Authority| authority.as_str().rsplit(']').next().is_some_and(|rest| rest.contains(':'));
         if whole.authority().is_some_and(|authority| has_colon(authority) && authority.port_u16().is_none()) {
             return Err(expected());
         }
-        let mut agent = ureq::Agent::config_builder().https_only(is_encrypted).max_redirects(0).proxy(None).max_idle_connections(0);
+        let mut agent =
+            ureq::Agent::config_builder().https_only(is_encrypted).max_redirects(0).proxy(None).max_idle_connections(0);
         agent = agent.user_agent(concat!("mainstem/", env!("CARGO_PKG_VERSION")));
         if is_encrypted {
             let roots = RootCerts::from(trusted(certificate)?.iter().map(|one| Certificate::from_der(one).to_owned()));
-            agent = agent.tls_config(TlsConfig::builder().root_certs(roots).unversioned_rustls_crypto_provider(Arc::new(default_provider())).build());
+            agent = agent.tls_config(
+                TlsConfig::builder()
+                    .root_certs(roots)
+                    .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
+                    .build(),
+            );
         } else if !certificate.is_empty() {
             return Err("there is a certificate to trust, and the address does not begin with https".to_owned());
         }
@@ -95,12 +108,26 @@ impl Endpoint {
     ///
     /// # Errors
     /// Why it did not get there, or another status.
-    pub fn post(&self, headers: &[(String, String)], content_type: &str, body: &[u8], timeout: Duration) -> Result<Vec<u8>, Trouble> {
-        let mut request = self.agent.post(self.address.clone()).config().timeout_global(Some(timeout)).build().content_type(content_type);
+    pub fn post(
+        &self,
+        headers: &[(String, String)],
+        content_type: &str,
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<Vec<u8>, Trouble> {
+        let mut request = self
+            .agent
+            .post(self.address.clone())
+            .config()
+            .timeout_global(Some(timeout))
+            .build()
+            .content_type(content_type);
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let answer = request.send(body).and_then(|mut answer| answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec());
+        let answer = request
+            .send(body)
+            .and_then(|mut answer| answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec());
         answer.map_err(|error| match error {
             ureq::Error::StatusCode(status) => Trouble::Refused(status),
             ureq::Error::Timeout(_) => Trouble::Unreachable("it takes too long".to_owned()),
@@ -124,11 +151,22 @@ mod tests {
     fn addresses_are_read_or_refused() {
         assert_eq!(of("http://collector:4318"), Ok("http://collector:4318/v1/metrics".to_owned()));
         assert_eq!(of("http://[::1]:4318/base/"), Ok("http://[::1]:4318/base/v1/metrics".to_owned()));
-        for wrong in ["collector:4318", "ftp://c", "http://", "http://c:port", "http://user:secret@c", "http://c/a b", "http://c?a"] {
+        for wrong in [
+            "collector:4318",
+            "ftp://c",
+            "http://",
+            "http://c:port",
+            "http://user:secret@c",
+            "http://c/a b",
+            "http://c?a",
+        ] {
             let refused = of(wrong).expect_err(wrong);
             assert!(!refused.contains("secret"), "{refused}");
         }
-        assert!(Endpoint::of("http://c", "v1/metrics", "ca.pem").is_err() && Endpoint::of("https://c", "v1/metrics", "no such file").is_err());
+        assert!(
+            Endpoint::of("http://c", "v1/metrics", "ca.pem").is_err()
+                && Endpoint::of("https://c", "v1/metrics", "no such file").is_err()
+        );
     }
 
     #[test]

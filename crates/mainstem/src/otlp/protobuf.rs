@@ -135,7 +135,10 @@ mod tests {
         message.packed(16, [1, 2].into_iter());
         let bytes = message.into_bytes();
         // The first two are the examples of the documentation.
-        assert_eq!((&bytes[..3], &bytes[12..23]), (&[0x08, 0x96, 0x01][..], &[0x1a, 9, 0x0a, 7, b't', b'e', b's', b't', b'i', b'n', b'g'][..]));
+        assert_eq!(
+            (&bytes[..3], &bytes[12..23]),
+            (&[0x08, 0x96, 0x01][..], &[0x1a, 9, 0x0a, 7, b't', b'e', b's', b't', b'i', b'n', b'g'][..])
+        );
         let fields: Vec<_> = Fields(&bytes).collect();
         assert_eq!((&fields[0], &fields[1]), (&(1, Field::Number(150)), &(2, Field::Fixed)));
         assert_eq!((fields.len(), fields[3].0), (4, 16));

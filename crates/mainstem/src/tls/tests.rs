@@ -57,9 +57,12 @@ impl World {
 
     /// What is said of the files, without their folder; empty: they can be used.
     fn said(&self) -> String {
-        let said = self.files().load(NOW).map_or_else(|error| error.to_string(), |loaded| {
-            loaded.out_of_date.iter().chain(&loaded.notes).map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        });
+        let said = self.files().load(NOW).map_or_else(
+            |error| error.to_string(),
+            |loaded| {
+                loaded.out_of_date.iter().chain(&loaded.notes).map(ToString::to_string).collect::<Vec<_>>().join("\n")
+            },
+        );
         said.replace(&format!("{}/", self.folder.path().display()), "")
     }
 
@@ -84,12 +87,18 @@ fn good_files_are_taken_however_their_lines_end() {
 
 #[test]
 fn a_file_that_is_no_pem_is_named_with_what_is_wrong() {
-    for (file, flag, wanted) in [("certificate", "--tls-certificate", "certificate"), ("key", "--tls-key", "private key"), ("ca", "--tls-ca", "certificate")] {
+    for (file, flag, wanted) in [
+        ("certificate", "--tls-certificate", "certificate"),
+        ("key", "--tls-key", "private key"),
+        ("ca", "--tls-ca", "certificate"),
+    ] {
         let world = World::new();
         let path = world.folder.path().join(file);
         let own = fs::read_to_string(&path).expect("a file");
         let expect = |reason: &str| assert_eq!(world.refused(), format!("{flag} {file}: {reason}"));
-        let begins = |reason: &str| assert!(world.refused().starts_with(&format!("{flag} {file}: {reason}")), "{}", world.refused());
+        let begins = |reason: &str| {
+            assert!(world.refused().starts_with(&format!("{flag} {file}: {reason}")), "{}", world.refused())
+        };
         for text in ["", " \r\n"] {
             world.put(file, text);
             expect("the file is empty");
@@ -130,7 +139,10 @@ fn another_thing_in_pem_is_named() {
     world.put("certificate", world.broker.key());
     assert_eq!(world.refused(), "--tls-certificate certificate: the file has no certificate in PEM, but a private key");
     world.put("certificate", pem("CERTIFICATE REQUEST", b"x"));
-    assert_eq!(world.refused(), "--tls-certificate certificate: the file has no certificate in PEM, but a request for a certificate");
+    assert_eq!(
+        world.refused(),
+        "--tls-certificate certificate: the file has no certificate in PEM, but a request for a certificate"
+    );
     world.put("certificate", pem("CERTIFICATE", b"x"));
     assert_eq!(world.refused(), "--tls-certificate certificate: certificate 1 is none");
     world.put("certificate", world.chain());
@@ -175,12 +187,19 @@ fn certificates_in_the_wrong_order_are_told_of() {
 fn certificates_out_of_date_are_told_of() {
     let world = World::new();
     let (clock, yesterday, tomorrow) = (shown(NOW), shown(NOW - DAY), shown(NOW + DAY));
-    world.put("certificate", world.leaf(NOW - 2 * DAY, NOW - DAY) + &world.middle.certificate(&world.root, NOW + DAY, NOW + 2 * DAY));
+    world.put(
+        "certificate",
+        world.leaf(NOW - 2 * DAY, NOW - DAY) + &world.middle.certificate(&world.root, NOW + DAY, NOW + 2 * DAY),
+    );
     world.put("ca", world.root.certificate(&world.root, NOW - 2 * DAY, NOW - DAY));
     let said = world.said();
     let expected = [
-        format!("--tls-certificate certificate: certificate 1 (CN=broker) has expired at {yesterday}; the clock says {clock}"),
-        format!("--tls-certificate certificate: certificate 2 (CN=middle) is not good before {tomorrow}; the clock says {clock}"),
+        format!(
+            "--tls-certificate certificate: certificate 1 (CN=broker) has expired at {yesterday}; the clock says {clock}"
+        ),
+        format!(
+            "--tls-certificate certificate: certificate 2 (CN=middle) is not good before {tomorrow}; the clock says {clock}"
+        ),
         format!("--tls-ca ca: certificate 1 (CN=root) has expired at {yesterday}; the clock says {clock}"),
     ];
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);

@@ -64,14 +64,27 @@ fn of_several_that_begin_again_and_again_none_removes_what_another_has_finished(
             }
         };
         std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(work))));
-        assert_eq!((finished.into_inner(), names(folder.path()).collect::<Vec<_>>()), (1, vec!["meta.toml".to_owned()]), "round {round}");
+        assert_eq!(
+            (finished.into_inner(), names(folder.path()).collect::<Vec<_>>()),
+            (1, vec!["meta.toml".to_owned()]),
+            "round {round}"
+        );
     }
 }
 
 #[test]
 fn nobody_opens_a_marked_folder() {
-    for (work, what) in [(Work::Restore, "a restore was interrupted; run `mainstem restore` to it again"), (Work::Salvage, "run `mainstem journal salvage` to it again"), (Work::Backup, "not finished")] {
-        for (name, text) in [(work.name().to_owned(), ""), (work.name().to_owned(), "x\n"), (work.older_name(), ""), (work.older_name(), "x\n")] {
+    for (work, what) in [
+        (Work::Restore, "a restore was interrupted; run `mainstem restore` to it again"),
+        (Work::Salvage, "run `mainstem journal salvage` to it again"),
+        (Work::Backup, "not finished"),
+    ] {
+        for (name, text) in [
+            (work.name().to_owned(), ""),
+            (work.name().to_owned(), "x\n"),
+            (work.older_name(), ""),
+            (work.older_name(), "x\n"),
+        ] {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join(&name), text).unwrap();
             for refused in [said(open(folder.path())), said(DataFolder::look(folder.path()))] {
@@ -90,7 +103,10 @@ fn what_an_older_release_left_is_no_mark_of_a_folder_with_data() {
         fs::write(folder.path().join(work.older_name()), "x\n").unwrap();
         drop(open(folder.path()).expect("it has been a broker's since"));
         assert!(said(mark(folder.path(), work, "y\n")).contains("is not empty"));
-        assert!(folder.path().join("meta.toml").exists() && work.look(folder.path()) == Marked::No, "all of it stays, unmarked");
+        assert!(
+            folder.path().join("meta.toml").exists() && work.look(folder.path()) == Marked::No,
+            "all of it stays, unmarked"
+        );
     }
 }
 

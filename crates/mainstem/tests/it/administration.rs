@@ -61,7 +61,8 @@ fn run(process: &Process, arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mainstem"));
     command.args(arguments).args(["--admin", &process.admin.to_string()]);
     command.env_remove("MAINSTEM_OPERATOR").env_remove("MAINSTEM_OPERATOR_PASS");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
     child.wait_with_output().expect("it ends")
 }
@@ -87,8 +88,15 @@ fn the_overview_counts_what_lists_show() {
     says(&process, &["topic", "create", "orders", "--partitions", "3"]);
     says(&process, &["queue", "declare", "work"]);
     let counts = &get(&process, "/v1/overview")["counts"];
-    assert_eq!((&counts["topics"], &counts["partitions"], &counts["queues"]), (&json!(1), &json!(3), &json!(1)), "{counts}");
-    assert_eq!((&get(&process, "/v1/topics")["total"], &get(&process, "/v1/topics?internal=true")["total"]), (&json!(1), &json!(2)));
+    assert_eq!(
+        (&counts["topics"], &counts["partitions"], &counts["queues"]),
+        (&json!(1), &json!(3), &json!(1)),
+        "{counts}"
+    );
+    assert_eq!(
+        (&get(&process, "/v1/topics")["total"], &get(&process, "/v1/topics?internal=true")["total"]),
+        (&json!(1), &json!(2))
+    );
 }
 
 /// Has a group commit offset 0 of partition 0 of a topic.
@@ -124,7 +132,12 @@ pub fn commit_partitions(process: &Process, group: &str, topic: &str, count: u32
 fn every_answer_is_as_it_is_described() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &[]);
-    let made = change(&process, "POST", "/v1/topics", json!({"name": "orders", "partitions": 3, "config": {"retention.ms": 60000}}));
+    let made = change(
+        &process,
+        "POST",
+        "/v1/topics",
+        json!({"name": "orders", "partitions": 3, "config": {"retention.ms": 60000}}),
+    );
     assert_eq!(made.status, 201, "{}", made.body);
     assert_eq!(change(&process, "POST", "/v1/topics?dry_run=true", json!({"name": "other"})).status, 200);
     assert_eq!(ask(&process, "GET", "/v1/topics/other", &[], "").status, 404, "it was only tried");
@@ -132,7 +145,12 @@ fn every_answer_is_as_it_is_described() {
     assert_eq!(change(&process, "PUT", "/v1/exchanges/%2F/events", json!({"type": "topic"})).status, 201);
     let binding = json!({"source": "events", "destination": "work", "routing_key": "a.#"});
     assert_eq!(change(&process, "POST", "/v1/bindings/%2F", binding.clone()).status, 201);
-    let sent = change(&process, "POST", "/v1/exchanges/%2F/events/publish", json!({"routing_key": "a.b", "body": "one", "headers": {"n": 1}, "properties": {"priority": 1}}));
+    let sent = change(
+        &process,
+        "POST",
+        "/v1/exchanges/%2F/events/publish",
+        json!({"routing_key": "a.b", "body": "one", "headers": {"n": 1}, "properties": {"priority": 1}}),
+    );
     assert_eq!((sent.status, &sent.body), (200, &json!({"routed": true})));
     commit(&process, "readers", "orders");
     assert_eq!(change(&process, "PUT", "/v1/filters/readers", json!({"expression": "key = 'a'"})).status, 200);
@@ -142,21 +160,51 @@ fn every_answer_is_as_it_is_described() {
         (found["total"] == count).then(|| found["items"][0]["id"].as_str().unwrap_or_default().to_owned())
     };
     let pause = || std::thread::sleep(std::time::Duration::from_millis(10));
-    let wait_for = |count| (0..500).find_map(|_| all(count).or_else(|| { pause(); None })).expect("as many connections");
+    let wait_for = |count| {
+        (0..500)
+            .find_map(|_| {
+                all(count).or_else(|| {
+                    pause();
+                    None
+                })
+            })
+            .expect("as many connections")
+    };
     wait_for(0);
     let _connection = process.connect();
     let id = wait_for(1);
     let paths = [
-        "/v1/session", "/v1/overview", "/v1/journals", "/v1/journals/0",
-        "/v1/config?limit=1000", "/v1/connections", "/v1/topics?internal=true",
-        "/v1/topics/orders", "/v1/groups", "/v1/groups/readers",
-        "/v1/groups/readers/config", "/v1/filters", "/v1/filters/counts",
-        "/v1/vhosts", "/v1/vhosts/%2F", "/v1/queues", "/v1/queues/%2F",
-        "/v1/queues/%2F/work", "/v1/exchanges", "/v1/exchanges/%2F",
-        "/v1/exchanges/%2F/events", "/v1/bindings?default=true",
-        "/v1/bindings/%2F", "/v1/users", "/v1/permissions",
-        "/v1/acls", "/v1/acls/state", "/v1/quotas", "/v1/quotas/use",
-        "/v1/why?seconds=0.1", "/v1/backup",
+        "/v1/session",
+        "/v1/overview",
+        "/v1/journals",
+        "/v1/journals/0",
+        "/v1/config?limit=1000",
+        "/v1/connections",
+        "/v1/topics?internal=true",
+        "/v1/topics/orders",
+        "/v1/groups",
+        "/v1/groups/readers",
+        "/v1/groups/readers/config",
+        "/v1/filters",
+        "/v1/filters/counts",
+        "/v1/vhosts",
+        "/v1/vhosts/%2F",
+        "/v1/queues",
+        "/v1/queues/%2F",
+        "/v1/queues/%2F/work",
+        "/v1/exchanges",
+        "/v1/exchanges/%2F",
+        "/v1/exchanges/%2F/events",
+        "/v1/bindings?default=true",
+        "/v1/bindings/%2F",
+        "/v1/users",
+        "/v1/permissions",
+        "/v1/acls",
+        "/v1/acls/state",
+        "/v1/quotas",
+        "/v1/quotas/use",
+        "/v1/why?seconds=0.1",
+        "/v1/backup",
     ];
     for path in paths {
         get(&process, path);
@@ -165,7 +213,16 @@ fn every_answer_is_as_it_is_described() {
     let moved = change(&process, "POST", "/v1/groups/readers/reset?dry_run=true", json!({"to": "latest"}));
     assert_eq!(moved.body["offsets"][0], json!({"topic": "orders", "partition": 0, "from": 0, "to": 0, "change": 0}));
     assert_eq!(change(&process, "POST", "/v1/bindings/%2F/delete", binding).status, 204);
-    assert_eq!(change(&process, "PUT", "/v1/users/anna?dry_run=true", json!({"password": "secret", "tags": ["administrator"]})).status, 200);
+    assert_eq!(
+        change(
+            &process,
+            "PUT",
+            "/v1/users/anna?dry_run=true",
+            json!({"password": "secret", "tags": ["administrator"]})
+        )
+        .status,
+        200
+    );
     assert_eq!(get(&process, "/v1/users")["total"], 0, "it was only tried");
 }
 
@@ -176,7 +233,14 @@ fn what_is_wrong_is_said_with_its_place() {
     let topic = "/v1/exchanges/%2F/amq.topic/publish";
     let cases = [
         ("POST", "/v1/topics", json!({"name": "a b"}), 400, "invalid", json!("name")),
-        ("POST", "/v1/topics", json!({"name": "a", "config": {"retention.ms": "soon"}}), 400, "invalid", json!("config.retention.ms")),
+        (
+            "POST",
+            "/v1/topics",
+            json!({"name": "a", "config": {"retention.ms": "soon"}}),
+            400,
+            "invalid",
+            json!("config.retention.ms"),
+        ),
         ("POST", "/v1/topics", json!({"name": "a", "partitions": 0}), 400, "invalid", json!("partitions")),
         ("POST", "/v1/topics", json!({"name": "a", "replicas": 1}), 400, "invalid", json!("replicas")),
         ("POST", "/v1/topics?dryrun=true", json!({"name": "a"}), 400, "invalid", json!("dryrun")),
@@ -187,7 +251,14 @@ fn what_is_wrong_is_said_with_its_place() {
         ("GET", "/v1/nowhere", Value::Null, 404, "not_found", Value::Null),
         ("PUT", "/v1/topics", Value::Null, 405, "method_not_allowed", Value::Null),
         ("PATCH", "/v1/config", json!({"set": {"mainstem.shards": 2}}), 400, "invalid", json!("set.mainstem.shards")),
-        ("PATCH", "/v1/config", json!({"set": {"num.partitions": "many"}}), 400, "invalid", json!("set.num.partitions")),
+        (
+            "PATCH",
+            "/v1/config",
+            json!({"set": {"num.partitions": "many"}}),
+            400,
+            "invalid",
+            json!("set.num.partitions"),
+        ),
         ("PUT", "/v1/filters/g", json!({"expression": "key ="}), 400, "invalid", json!("expression")),
         ("PUT", "/v1/users/a", json!({"password": "x"}), 409, "conflict", Value::Null),
         ("PUT", "/v1/users/a", json!({"password": ""}), 400, "invalid", json!("password")),
@@ -205,21 +276,42 @@ fn what_is_wrong_is_said_with_its_place() {
     ];
     for (method, path, body, status, error, field) in cases {
         let answer = change(&process, method, path, body.clone());
-        assert_eq!((answer.status, &answer.body["error"], &answer.body["field"]), (status, &json!(error), &field), "{method} {path} {body}: {}", answer.body);
+        assert_eq!(
+            (answer.status, &answer.body["error"], &answer.body["field"]),
+            (status, &json!(error), &field),
+            "{method} {path} {body}: {}",
+            answer.body
+        );
         assert!(answer.body["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{}", answer.body);
         assert_eq!(answer.says("\r\nallow: get, head, post\r\n"), status == 405, "{method} {path}");
     }
     let mut socket = TcpStream::connect(process.admin).expect("the port is open");
-    write!(socket, "POST /v1/topics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 1048577\r\n\r\n").expect("it is read");
+    write!(
+        socket,
+        "POST /v1/topics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 1048577\r\n\r\n"
+    )
+    .expect("it is read");
     let mut large = String::new();
     socket.read_to_string(&mut large).expect("an answer before the body");
     assert!(large.starts_with("HTTP/1.1 413"), "{large}");
     assert_eq!(ask(&process, "POST", "/v1/topics", &[("content-type", "text/plain")], "{\"name\": \"a\"}").status, 415);
     assert_eq!(ask(&process, "GET", "/v1/overview", &[("host", "evil.example")], "").status, 403);
-    assert_eq!(ask(&process, "POST", "/v1/topics", &[("origin", "http://localhost:1")], "{\"name\": \"a\"}").body["error"], "wrong_origin");
-    assert_eq!(ask(&process, "GET", "/v1/overview", &[("x-forwarded-for", "10.0.0.1")], "").status, 401, "whom a proxy asks for is not on this machine");
+    assert_eq!(
+        ask(&process, "POST", "/v1/topics", &[("origin", "http://localhost:1")], "{\"name\": \"a\"}").body["error"],
+        "wrong_origin"
+    );
+    assert_eq!(
+        ask(&process, "GET", "/v1/overview", &[("x-forwarded-for", "10.0.0.1")], "").status,
+        401,
+        "whom a proxy asks for is not on this machine"
+    );
     let answer = ask(&process, "GET", "/v1/overview", &[], "");
-    for part in ["content-security-policy: default-src 'none'", "x-content-type-options: nosniff", "cache-control: no-store", "x-frame-options: deny"] {
+    for part in [
+        "content-security-policy: default-src 'none'",
+        "x-content-type-options: nosniff",
+        "cache-control: no-store",
+        "x-frame-options: deny",
+    ] {
         assert!(answer.says(part), "{part} in {}", answer.head);
     }
 }
@@ -231,16 +323,26 @@ pub fn log_in(process: &Process, user: &str, password: &str) -> (String, String)
     for part in ["httponly", "samesite=strict", "path=/v1"] {
         assert!(answer.says(part), "{part} in {}", answer.head);
     }
-    let cookie = answer.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next().map(str::to_owned)).expect("a cookie");
+    let cookie = answer
+        .head
+        .lines()
+        .find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next().map(str::to_owned))
+        .expect("a cookie");
     (cookie, answer.body["csrf"].as_str().expect("a token").to_owned())
 }
 
 #[test]
 fn users_log_in_and_sessions_protect_themselves() {
     let folder = tempfile::tempdir().unwrap();
-    let process = Process::start(folder.path(), &["--set", "mainstem.password.iterations=1000", "--set", "mainstem.login.failures=6"]);
+    let process = Process::start(
+        folder.path(),
+        &["--set", "mainstem.password.iterations=1000", "--set", "mainstem.login.failures=6"],
+    );
     assert_eq!(get(&process, "/v1/session")["anonymous"], true);
-    for (arguments, said) in [(&["--tag", "adminstrator"][..], "did you mean administrator?"), (&[], "the first user takes the place of guest")] {
+    for (arguments, said) in [
+        (&["--tag", "adminstrator"][..], "did you mean administrator?"),
+        (&[], "the first user takes the place of guest"),
+    ] {
         let refused = run(&process, &[&["user", "add", "anna"], arguments].concat(), "secret\n");
         let text = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success() && text.contains(said), "{text}");
@@ -254,7 +356,8 @@ fn users_log_in_and_sessions_protect_themselves() {
     assert!(refuses(&process, &["topic", "list"]).contains("--user"));
     let (cookie, csrf) = log_in(&process, "anna", "secret");
     let with = |method: &str, path: &str, more: &[(&str, &str)], body: &str| {
-        let headers: Vec<(&str, &str)> = [("cookie", cookie.as_str())].into_iter().chain(more.iter().copied()).collect();
+        let headers: Vec<(&str, &str)> =
+            [("cookie", cookie.as_str())].into_iter().chain(more.iter().copied()).collect();
         ask(&process, method, path, &headers, body)
     };
     assert_eq!(with("GET", "/v1/session", &[], "").body["user"], "anna");
@@ -266,20 +369,30 @@ fn users_log_in_and_sessions_protect_themselves() {
     let (eyes, token) = log_in(&process, "otto", "look");
     assert_eq!(ask(&process, "GET", "/v1/topics", &[("cookie", &eyes)], "").body["total"], 1);
     assert_eq!(ask(&process, "GET", "/v1/users", &[("cookie", &eyes)], "").body["error"], "not_allowed");
-    let refused = ask(&process, "POST", "/v1/topics", &[("cookie", &eyes), ("x-mainstem-csrf", &token)], "{\"name\": \"b\"}");
+    let refused =
+        ask(&process, "POST", "/v1/topics", &[("cookie", &eyes), ("x-mainstem-csrf", &token)], "{\"name\": \"b\"}");
     assert_eq!(refused.body["error"], "not_allowed", "{}", refused.body);
-    assert_eq!(with("DELETE", "/v1/users/anna", &[("x-mainstem-csrf", &csrf)], "").body["error"], "conflict", "the last administrator stays");
+    assert_eq!(
+        with("DELETE", "/v1/users/anna", &[("x-mainstem-csrf", &csrf)], "").body["error"],
+        "conflict",
+        "the last administrator stays"
+    );
     let other = json!({"tags": ["monitoring", "management"]}).to_string();
     assert_eq!(with("PUT", "/v1/users/otto", &[("x-mainstem-csrf", &csrf)], &other).status, 200);
     assert_eq!(ask(&process, "GET", "/v1/topics", &[("cookie", &eyes)], "").status, 401, "his session has ended");
     let (first, _) = log_in(&process, "otto", "look");
     (0..1001).for_each(|_| drop(log_in(&process, "otto", "look")));
-    assert_eq!(ask(&process, "GET", "/v1/topics", &[("cookie", &first)], "").status, 401, "of his own the oldest has ended");
+    assert_eq!(
+        ask(&process, "GET", "/v1/topics", &[("cookie", &first)], "").status,
+        401,
+        "of his own the oldest has ended"
+    );
     assert_eq!(with("GET", "/v1/session", &[], "").body["user"], "anna", "and nobody else's");
     assert_eq!(with("DELETE", "/v1/session", &[("x-mainstem-csrf", &csrf)], "").status, 204);
     assert_eq!(with("GET", "/v1/session", &[], "").status, 401);
     let wrong = |number: usize| json!({"user": "anna", "password": format!("wrong {number}")}).to_string();
-    let statuses: Vec<u16> = (0..7).map(|number| ask(&process, "POST", "/v1/session", &[], &wrong(number)).status).collect();
+    let statuses: Vec<u16> =
+        (0..7).map(|number| ask(&process, "POST", "/v1/session", &[], &wrong(number)).status).collect();
     assert_eq!(statuses, [401, 401, 401, 401, 401, 401, 429]);
     assert!(ask(&process, "POST", "/v1/session", &[], &wrong(7)).says("retry-after: "));
 }
@@ -288,12 +401,18 @@ fn users_log_in_and_sessions_protect_themselves() {
 fn the_command_line_makes_changes_and_shows_them() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &[]);
-    assert_eq!(says(&process, &["topic", "create", "orders", "--partitions", "2", "--set", "retention.ms=60000"]), "topic orders created with 2 partitions\n");
+    assert_eq!(
+        says(&process, &["topic", "create", "orders", "--partitions", "2", "--set", "retention.ms=60000"]),
+        "topic orders created with 2 partitions\n"
+    );
     let table = says(&process, &["topic", "list"]);
     assert!(table.starts_with("NAME    PARTITIONS") && table.contains("\norders           2"), "{table}");
     let found: Value = serde_json::from_str(&says(&process, &["topic", "show", "orders", "--json"])).expect("JSON");
     assert_eq!(found["retention_ms"], 60000);
-    assert!(says(&process, &["topic", "alter", "orders", "--partitions", "4", "--unset", "retention.ms", "--dry-run"]).contains("nothing was done"));
+    assert!(
+        says(&process, &["topic", "alter", "orders", "--partitions", "4", "--unset", "retention.ms", "--dry-run"])
+            .contains("nothing was done")
+    );
     assert_eq!(get(&process, "/v1/topics/orders")["partitions"], 2);
     says(&process, &["topic", "alter", "orders", "--partitions", "4", "--unset", "retention.ms"]);
     assert_eq!(get(&process, "/v1/topics/orders")["retention_ms"], 604_800_000);
@@ -312,9 +431,17 @@ fn the_command_line_makes_changes_and_shows_them() {
     assert!(says(&process, &["overview"]).contains("WARNING"), "no user is defined");
     assert!(refuses(&process, &["topic", "show", "none"]).contains("there is no topic \"none\""));
     says(&process, &["topic", "delete", "orders"]);
-    let nobody = Command::new(env!("CARGO_BIN_EXE_mainstem")).args(["topic", "list", "--admin", "127.0.0.1:1"]).output().expect("it runs");
+    let nobody = Command::new(env!("CARGO_BIN_EXE_mainstem"))
+        .args(["topic", "list", "--admin", "127.0.0.1:1"])
+        .output()
+        .expect("it runs");
     let text = String::from_utf8_lossy(&nobody.stderr).into_owned();
-    assert!(!nobody.status.success() && text.contains("no broker answers at 127.0.0.1:1") && text.contains("mainstem serve"), "{text}");
+    assert!(
+        !nobody.status.success()
+            && text.contains("no broker answers at 127.0.0.1:1")
+            && text.contains("mainstem serve"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -330,12 +457,21 @@ fn settings_change_while_the_broker_runs_and_stay() {
     assert_eq!(get(&process, "/v1/topics/after")["partitions"], 5);
     let row = &get(&process, "/v1/config?search=num.partitions")["items"][0];
     assert_eq!((&row["value"], &row["source"], &row["apply"]), (&json!("5"), &json!("dynamic"), &json!("dynamic")));
-    assert!(says(&process, &["config", "set", "log.retention.hours=2"]).contains("7200000"), "in other units, as in the file");
-    assert!(refuses(&process, &["config", "set", "log.retention.hours=2", "log.retention.minutes=3"]).contains("more than once"));
+    assert!(
+        says(&process, &["config", "set", "log.retention.hours=2"]).contains("7200000"),
+        "in other units, as in the file"
+    );
+    assert!(
+        refuses(&process, &["config", "set", "log.retention.hours=2", "log.retention.minutes=3"])
+            .contains("more than once")
+    );
     let refused = refuses(&process, &["config", "set", "num.partitions=many"]);
     assert!(refused.contains("num.partitions") && !refused.contains("set.num.partitions"), "{refused}");
     assert!(refuses(&process, &["config", "set", "mainstem.shards=3"]).contains("restart"));
-    assert!(refuses(&process, &["config", "set", "num.partition=3"]).contains("num.partitions"), "the nearest name is told");
+    assert!(
+        refuses(&process, &["config", "set", "num.partition=3"]).contains("num.partitions"),
+        "the nearest name is told"
+    );
     says(&process, &["config", "unset", "num.partitions", "log.retention.ms"]);
     says(&process, &["topic", "create", "last"]);
     let last = get(&process, "/v1/topics/last");
@@ -353,26 +489,51 @@ fn entries_and_quotas_are_set_and_taken_away() {
     let made = change(&process, "POST", "/v1/acls", again);
     assert_eq!(made.status, 200, "it is there: {}", made.body);
     assert!(says(&process, &["acl", "state"]).contains("do not count"));
-    let wrong = change(&process, "POST", "/v1/acls", json!({"principal": "carol", "operation": "Read", "resource": "Topic", "name": "orders"}));
+    let wrong = change(
+        &process,
+        "POST",
+        "/v1/acls",
+        json!({"principal": "carol", "operation": "Read", "resource": "Topic", "name": "orders"}),
+    );
     assert_eq!((wrong.status, &wrong.body["field"]), (400, &json!("principal")), "{}", wrong.body);
     let cluster = json!({"principal": "User:carol", "operation": "Alter", "resource": "Cluster", "name": "orders"});
     assert_eq!(change(&process, "POST", "/v1/acls?dry_run=true", cluster).body["field"], "name");
     let tried = json!({"principal": "User:dave", "operation": "Read", "resource": "Topic", "name": "orders", "pattern": "Prefixed"});
     let tried = change(&process, "POST", "/v1/acls?dry_run=true", tried);
-    assert_eq!((&tried.body["pattern"], &get(&process, "/v1/acls")["total"]), (&json!("Prefixed"), &json!(1)), "it was only tried");
-    let unknown = change(&process, "POST", "/v1/acls", json!({"principal": "User:carol", "operation": "Smell", "resource": "Topic", "name": "orders"}));
+    assert_eq!(
+        (&tried.body["pattern"], &get(&process, "/v1/acls")["total"]),
+        (&json!("Prefixed"), &json!(1)),
+        "it was only tried"
+    );
+    let unknown = change(
+        &process,
+        "POST",
+        "/v1/acls",
+        json!({"principal": "User:carol", "operation": "Smell", "resource": "Topic", "name": "orders"}),
+    );
     assert_eq!(unknown.body["field"], "operation");
     assert_eq!(change(&process, "POST", "/v1/acls/delete", json!({})).status, 400, "not all at once by mistake");
     assert!(says(&process, &words(&["delete", "--dry-run"])).ends_with("1 would go\n"));
     assert!(says(&process, &words(&["delete"])).ends_with("1 gone\n"));
     assert_eq!(get(&process, "/v1/acls")["total"], 0);
     assert!(says(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate=1000000"]).contains("user bob"));
-    let set = change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "bob", "client-id": null}, "values": {"consumer_byte_rate": 5}}));
+    let set = change(
+        &process,
+        "PUT",
+        "/v1/quotas",
+        json!({"entity": {"user": "bob", "client-id": null}, "values": {"consumer_byte_rate": 5}}),
+    );
     assert_eq!(set.body["name"], "user bob, client-id default", "{}", set.body);
-    assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"planet": "x"}, "values": {}})).body["field"], "entity");
+    assert_eq!(
+        change(&process, "PUT", "/v1/quotas", json!({"entity": {"planet": "x"}, "values": {}})).body["field"],
+        "entity"
+    );
     let nowhere = json!({"entity": {"ip": "there"}, "values": {"connection_creation_rate": 5}});
     assert_eq!(change(&process, "PUT", "/v1/quotas", nowhere).body["field"], "entity.ip");
-    assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "x"}, "values": {"nothing": 1}})).body["field"], "values.nothing");
+    assert_eq!(
+        change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "x"}, "values": {"nothing": 1}})).body["field"],
+        "values.nothing"
+    );
     let negative = json!({"entity": {"user": "x"}, "values": {"producer_byte_rate": -1}});
     assert_eq!(change(&process, "PUT", "/v1/quotas", negative).body["field"], "values.producer_byte_rate");
     // At the command line without the field of the request that it is in.
@@ -380,20 +541,41 @@ fn entries_and_quotas_are_set_and_taken_away() {
     assert!(refused.contains("nothing") && !refused.contains("values."), "{refused}");
     let refused = refuses(&process, &["topic", "create", "t", "--set", "retention.ms=long"]);
     assert!(refused.contains("retention.ms") && !refused.contains("config.retention"), "{refused}");
-    assert!(refuses(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate=much"]).contains("KEY=NUMBER"));
+    assert!(
+        refuses(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate=much"]).contains("KEY=NUMBER")
+    );
     says(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate="]);
     assert_eq!(get(&process, "/v1/quotas")["total"], 1, "that of bob's clients is left");
     let tried = json!({"entity": {"user": "bob", "client-id": null}, "values": {"consumer_byte_rate": null, "producer_byte_rate": 7}});
     let tried = change(&process, "PUT", "/v1/quotas?dry_run=true", tried);
     assert_eq!(tried.body["values"], json!({"producer_byte_rate": 7.0}), "as it would be");
-    assert_eq!(get(&process, "/v1/quotas")["items"][0]["values"], json!({"consumer_byte_rate": 5.0}), "it was only tried");
-    assert_eq!(change(&process, "POST", "/v1/topics", json!({"name": "orders", "config": {"mainstem.producer.byte.rate": "1000"}})).status, 201);
+    assert_eq!(
+        get(&process, "/v1/quotas")["items"][0]["values"],
+        json!({"consumer_byte_rate": 5.0}),
+        "it was only tried"
+    );
+    assert_eq!(
+        change(
+            &process,
+            "POST",
+            "/v1/topics",
+            json!({"name": "orders", "config": {"mainstem.producer.byte.rate": "1000"}})
+        )
+        .status,
+        201
+    );
     let rules = json!({"set": {"mainstem.laggard.rules": "lag>1GiB 60MiB/min"}});
     assert_eq!(change(&process, "PATCH", "/v1/groups/reports/config", rules).status, 200);
     let uses = get(&process, "/v1/quotas/use");
     let of = |at: usize, field: &str| uses["items"][at][field].clone();
-    assert_eq!((of(0, "entity"), of(0, "limit"), of(0, "rules")), (json!({"group": "reports"}), Value::Null, json!("lag>1GiB 60MiB/min")));
-    assert_eq!((of(1, "entity"), of(1, "limit"), of(1, "key")), (json!({"topic": "orders"}), json!(1000.0), json!("mainstem.producer.byte.rate")));
+    assert_eq!(
+        (of(0, "entity"), of(0, "limit"), of(0, "rules")),
+        (json!({"group": "reports"}), Value::Null, json!("lag>1GiB 60MiB/min"))
+    );
+    assert_eq!(
+        (of(1, "entity"), of(1, "limit"), of(1, "key")),
+        (json!({"topic": "orders"}), json!(1000.0), json!("mainstem.producer.byte.rate"))
+    );
     assert!(says(&process, &["quota", "use"]).contains("topic orders"));
 }
 
@@ -401,10 +583,12 @@ fn entries_and_quotas_are_set_and_taken_away() {
 fn those_who_look_for_long_leave_threads_to_others() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &[]);
-    let picture = ask(&process, "GET", "/v1/why?seconds=3", &[("sec-fetch-site", "cross-site"), ("sec-fetch-dest", "image")], "");
+    let picture =
+        ask(&process, "GET", "/v1/why?seconds=3", &[("sec-fetch-site", "cross-site"), ("sec-fetch-dest", "image")], "");
     assert_eq!((picture.status, &picture.body["error"]), (403, &json!("wrong_origin")), "{}", picture.body);
     let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let looks: Vec<_> = (0..8).map(|_| scope.spawn(|| ask(&process, "GET", "/v1/why?seconds=5", &[], "").status)).collect();
+        let looks: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| ask(&process, "GET", "/v1/why?seconds=5", &[], "").status)).collect();
         // By then they have all come.
         std::thread::sleep(Duration::from_millis(500));
         get(&process, "/v1/session");
@@ -438,9 +622,17 @@ fn a_reset_of_many_partitions_has_each_once() {
     assert_eq!(change(&process, "POST", "/v1/topics", json!({"name": "t", "partitions": COUNT})).status, 201);
     commit_partitions(&process, "g", "t", COUNT);
     let all: Vec<u32> = (0..COUNT).rev().collect();
-    let tried = change(&process, "POST", "/v1/groups/g/reset?dry_run=true", json!({"to": "earliest", "topics": ["t", "t"], "partitions": all}));
+    let tried = change(
+        &process,
+        "POST",
+        "/v1/groups/g/reset?dry_run=true",
+        json!({"to": "earliest", "topics": ["t", "t"], "partitions": all}),
+    );
     let moved = tried.body["offsets"].as_array().expect("a list");
-    assert_eq!((moved.len(), &moved[29_999]), (30_000, &json!({"topic": "t", "partition": 29_999, "from": 0, "to": 0, "change": 0})));
+    assert_eq!(
+        (moved.len(), &moved[29_999]),
+        (30_000, &json!({"topic": "t", "partition": 29_999, "from": 0, "to": 0, "change": 0}))
+    );
 }
 
 #[test]

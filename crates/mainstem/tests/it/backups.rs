@@ -27,7 +27,12 @@ fn publish(process: &Process, queue: &str, numbers: std::ops::Range<usize>) {
 
 fn fill(process: &Process, topic: &str, numbers: std::ops::Range<usize>) {
     for number in numbers {
-        let sent = change(process, "POST", &format!("/v1/topics/{topic}/records"), json!({"key": format!("k{number}"), "value": "v".repeat(VALUE_BYTES)}));
+        let sent = change(
+            process,
+            "POST",
+            &format!("/v1/topics/{topic}/records"),
+            json!({"key": format!("k{number}"), "value": "v".repeat(VALUE_BYTES)}),
+        );
         assert_eq!(sent.status, 201, "{}", sent.body);
     }
 }
@@ -54,7 +59,10 @@ fn after_deletions(data: &Path, backup: &Path) {
     let (ok, said) = mainstem(&["backup", "--admin", &process.admin.to_string()], &[("--to", backup)]);
     assert!(ok, "{said}");
     let metrics = process.ask_admin("/metrics").expect("an answer");
-    assert!(metrics.contains("mainstem_backups_total 1\n") && metrics.contains("mainstem_backup_failures_total 0\n"), "{metrics}");
+    assert!(
+        metrics.contains("mainstem_backups_total 1\n") && metrics.contains("mainstem_backup_failures_total 0\n"),
+        "{metrics}"
+    );
 }
 
 #[test]
@@ -84,7 +92,12 @@ fn a_backup_that_is_damaged_later_is_refused_by_name() {
     after_deletions(&data, &backup);
     let all = files(&backup);
     let inside = |part: &'static str| all.iter().filter(move |path| path.to_string_lossy().contains(part));
-    for path in [inside("journal-0/segment-").next(), inside("journal-1/segment-").next(), inside("journal-1/segment-").next_back(), inside("journal-0/checkpoint").next()] {
+    for path in [
+        inside("journal-0/segment-").next(),
+        inside("journal-1/segment-").next(),
+        inside("journal-1/segment-").next_back(),
+        inside("journal-0/checkpoint").next(),
+    ] {
         let path = path.expect("it is there");
         // The backup has names of the broker's own files.
         let before = fs::read(path).expect("readable");
@@ -92,7 +105,12 @@ fn a_backup_that_is_damaged_later_is_refused_by_name() {
         fs::write(path, &before).expect("writable");
         // In a record, or what the checkpoint says.
         let at = before.windows(8).position(|part| part == b"vvvvvvvv" || part == b"mmmmmmmm").unwrap_or(40);
-        fs::File::options().write(true).open(path).expect("openable").write_all_at(&[before[at] ^ 1], at as u64).expect("writable");
+        fs::File::options()
+            .write(true)
+            .open(path)
+            .expect("openable")
+            .write_all_at(&[before[at] ^ 1], at as u64)
+            .expect("writable");
         let (ok, said) = mainstem(&["restore"], &[("--from", &backup), ("--data", &restored)]);
         let name = path.file_name().expect("a name").to_string_lossy();
         assert!(!ok && said.contains(&*name) && said.contains("damaged"), "{name}: {said}");

@@ -44,7 +44,8 @@ impl Somebody {
     pub fn new(name: &'static str) -> Self {
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).expect("a key");
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random).expect("a key");
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random).expect("a key");
         Self { name, document: document.as_ref().to_vec(), pair }
     }
 
@@ -57,11 +58,18 @@ impl Somebody {
     pub fn certificate(&self, authority: &Self, from: i64, until: i64) -> String {
         // ecdsa-with-SHA256; id-ecPublicKey with prime256v1.
         let algorithm = der(0x30, &der(0x06, &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 4, 3, 2]));
-        let curve = [der(0x06, &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 2, 1]), der(0x06, &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 3, 1, 7])].concat();
-        let key = der(0x30, &[der(0x30, &curve), der(0x03, &[&[0][..], self.pair.public_key().as_ref()].concat())].concat());
+        let curve =
+            [der(0x06, &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 2, 1]), der(0x06, &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 3, 1, 7])]
+                .concat();
+        let key =
+            der(0x30, &[der(0x30, &curve), der(0x03, &[&[0][..], self.pair.public_key().as_ref()].concat())].concat());
         let validity = der(0x30, &[time(from), time(until)].concat());
         let version = der(0xA0, &der(0x02, &[2]));
-        let body = der(0x30, &[version, der(0x02, &[1]), algorithm.clone(), name(authority.name), validity, name(self.name), key].concat());
+        let body = der(
+            0x30,
+            &[version, der(0x02, &[1]), algorithm.clone(), name(authority.name), validity, name(self.name), key]
+                .concat(),
+        );
         let signature = authority.pair.sign(&SystemRandom::new(), &body).expect("a signature");
         pem("CERTIFICATE", &der(0x30, &[body, algorithm, der(0x03, &[&[0][..], signature.as_ref()].concat())].concat()))
     }

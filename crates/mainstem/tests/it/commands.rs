@@ -14,7 +14,11 @@ use crate::process::{PATIENCE, Process, exchange, output};
 
 fn mainstem(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mainstem"));
-    command.args(words).env_remove("MAINSTEM_OPERATOR").env_remove("MAINSTEM_OPERATOR_PASS").env_remove("MAINSTEM_ADMIN");
+    command
+        .args(words)
+        .env_remove("MAINSTEM_OPERATOR")
+        .env_remove("MAINSTEM_OPERATOR_PASS")
+        .env_remove("MAINSTEM_ADMIN");
     command
 }
 
@@ -37,7 +41,11 @@ fn helps(path: &[String], found: &mut Vec<(Vec<String>, String)>) {
     assert!(done.status.success(), "{path:?}");
     let help = text(&done.stdout);
     let below = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest.split("\n\n").next().unwrap_or_default());
-    let names: Vec<String> = below.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next()).map(str::to_owned).collect();
+    let names: Vec<String> = below
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
+        .map(str::to_owned)
+        .collect();
     found.push((path.to_vec(), help));
     for name in names.into_iter().filter(|name| name != "help") {
         helps(&[path, &[name]].concat(), found);
@@ -52,7 +60,8 @@ fn all_helps() -> Vec<(Vec<String>, String)> {
 
 /// Lines of examples, without what is said of them in brackets.
 fn examples(help: &str) -> Vec<String> {
-    let lines = help.split_once("Examples:\n").map_or("", |(_, rest)| rest).lines().take_while(|line| line.starts_with("  "));
+    let lines =
+        help.split_once("Examples:\n").map_or("", |(_, rest)| rest).lines().take_while(|line| line.starts_with("  "));
     lines.map(|line| line.trim().split("  (").next().unwrap_or_default().trim().to_owned()).collect()
 }
 
@@ -68,7 +77,11 @@ impl Scene {
             std::fs::create_dir_all(scene.root().join(name)).expect("a folder");
         }
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_mainstem"), scene.root().join("bin/mainstem")).expect("a link");
-        for (name, text) in [("run/secrets/shop", "secret\n"), (".mainstem-password", "secret\n"), ("mainstem.toml", "durability = \"memory\"\n")] {
+        for (name, text) in [
+            ("run/secrets/shop", "secret\n"),
+            (".mainstem-password", "secret\n"),
+            ("mainstem.toml", "durability = \"memory\"\n"),
+        ] {
             std::fs::write(scene.root().join(name), text).expect("a file");
         }
         scene
@@ -84,7 +97,12 @@ impl Scene {
         for top in ["/var/", "/run/", "/backups/"] {
             line = line.replace(&format!(" {top}"), &format!(" {}{top}", self.root().display()));
         }
-        for (theirs, ours) in [("…", "secret"), ("--every 5", "--every 1"), ("--seconds 5", "--seconds 1"), ("0.0.0.0:9092", "127.0.0.1:0")] {
+        for (theirs, ours) in [
+            ("…", "secret"),
+            ("--every 5", "--every 1"),
+            ("--seconds 5", "--seconds 1"),
+            ("0.0.0.0:9092", "127.0.0.1:0"),
+        ] {
             line = line.replace(theirs, ours);
         }
         match process {
@@ -100,7 +118,11 @@ impl Scene {
         for name in ["MAINSTEM_OPERATOR", "MAINSTEM_OPERATOR_PASS", "MAINSTEM_ADMIN"] {
             command.env_remove(name);
         }
-        command.envs(environment.iter().map(|(name, value)| (*name, value))).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .envs(environment.iter().map(|(name, value)| (*name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -141,7 +163,8 @@ fn client(process: &Process, id: &str) -> TcpStream {
 
 /// What the examples of a command take for granted.
 fn prepare(process: &Process, command: &str) -> Option<TcpStream> {
-    let done = |method: &str, path: &str, body: Value| assert!(change(process, method, path, body).status < 300, "{path}");
+    let done =
+        |method: &str, path: &str, body: Value| assert!(change(process, method, path, body).status < 300, "{path}");
     match command {
         "group" | "why" => {
             done("POST", "/v1/topics", json!({"name": "orders"}));
@@ -171,7 +194,9 @@ fn carry_out_all(command: &str, examples: &[String]) {
     let (scene, data) = (Scene::new(), tempfile::tempdir().expect("a folder"));
     let mut process = Process::start(data.path(), &["--set", "mainstem.password.iterations=1000"]);
     let mut client = prepare(&process, command);
-    let id = client.is_some().then(|| get(&process, "/v1/connections")["items"][0]["id"].as_str().expect("an id").to_owned());
+    let id = client
+        .is_some()
+        .then(|| get(&process, "/v1/connections")["items"][0]["id"].as_str().expect("an id").to_owned());
     let mut is_known = ["overview", "drain"].contains(&command);
     for (place, example) in examples.iter().enumerate() {
         if command == "drain" && place > 0 {
@@ -187,7 +212,8 @@ fn carry_out_all(command: &str, examples: &[String]) {
         let mut environment = vec![("MAINSTEM_ADMIN", process.admin.to_string())];
         if is_known && !line.contains("--user") {
             let name = if command == "drain" { "ops" } else { "anna" };
-            environment.extend([("MAINSTEM_OPERATOR", name.to_owned()), ("MAINSTEM_OPERATOR_PASS", "secret".to_owned())]);
+            environment
+                .extend([("MAINSTEM_OPERATOR", name.to_owned()), ("MAINSTEM_OPERATOR_PASS", "secret".to_owned())]);
         }
         let done = scene.carry_out(&line, &environment);
         // What is no expression is to be told so.
@@ -239,7 +265,9 @@ fn every_example_that_needs_no_broker_or_starts_one_works() {
     assert!(ask(&process, &["backup", "--to", &backup.display().to_string()]).status.success());
     let environment = [("MAINSTEM_ADMIN", process.admin.to_string())];
     let helps = all_helps();
-    let of = |name: &str| helps.iter().find(|(path, _)| path.join(" ") == name).map(|(_, help)| examples(help)).expect("a command");
+    let of = |name: &str| {
+        helps.iter().find(|(path, _)| path.join(" ") == name).map(|(_, help)| examples(help)).expect("a command")
+    };
     for command in ["restore", "doctor", "upgrade", "journal", "completions", "man", "serve", "inspect"] {
         let found = of(command);
         assert!(!found.is_empty(), "{command} has no examples");
@@ -251,7 +279,10 @@ fn every_example_that_needs_no_broker_or_starts_one_works() {
             let line = scene.here(&example, None);
             let done = scene.carry_out(&line, &environment);
             // The machine of a test may have low limits.
-            let fine = done.status.success() || command == "doctor" && text(&done.stderr).contains("are bad") && !text(&done.stdout).contains("panic");
+            let fine = done.status.success()
+                || command == "doctor"
+                    && text(&done.stderr).contains("are bad")
+                    && !text(&done.stdout).contains("panic");
             assert!(fine, "{example}: {}{}", text(&done.stdout), text(&done.stderr));
         }
     }
@@ -279,15 +310,28 @@ fn a_reader_who_has_seen_enough_is_no_trouble() {
     assert_eq!(change(&process, "POST", "/v1/topics", json!({"name": "orders"})).status, 201);
     let backup = elsewhere.path().join("backup").display().to_string();
     assert!(ask(&process, &["backup", "--to", &backup]).status.success());
-    let (data, restored) = (folder.path().display().to_string(), elsewhere.path().join("restored").display().to_string());
+    let (data, restored) =
+        (folder.path().display().to_string(), elsewhere.path().join("restored").display().to_string());
     let meta = folder.path().join("meta.toml").display().to_string();
     let asking: [&[&str]; 8] = [
-        &["topic", "list"], &["topic", "list", "--json"], &["topic", "show", "orders"], &["overview"], &["top"], &["top", "--json"], &["user", "list"],
+        &["topic", "list"],
+        &["topic", "list", "--json"],
+        &["topic", "show", "orders"],
+        &["overview"],
+        &["top"],
+        &["top", "--json"],
+        &["user", "list"],
         &["config", "list"],
     ];
     let others: [&[&str]; 8] = [
-        &["completions", "bash"], &["--help"], &["topic", "create", "--help"], &["inspect", &meta], &["restore", "--from", &backup, "--data", &restored],
-        &["journal", "verify", "--data", &restored], &["upgrade", "--data", &restored], &["journal", "verify", "--data", &backup, "--json"],
+        &["completions", "bash"],
+        &["--help"],
+        &["topic", "create", "--help"],
+        &["inspect", &meta],
+        &["restore", "--from", &backup, "--data", &restored],
+        &["journal", "verify", "--data", &restored],
+        &["upgrade", "--data", &restored],
+        &["journal", "verify", "--data", &backup, "--json"],
     ];
     for words in asking.into_iter().chain(others) {
         let mut command = mainstem(words);
@@ -298,7 +342,9 @@ fn a_reader_who_has_seen_enough_is_no_trouble() {
     let doctor = to_nobody(mainstem(&["doctor", "--data", &data]));
     assert!(!text(&doctor.stderr).contains("panicked"), "{}", text(&doctor.stderr));
     let mut full = mainstem(&["topic", "list"]);
-    full.env("MAINSTEM_ADMIN", process.admin.to_string()).stdout(std::fs::File::create("/dev/full").expect("a device")).stderr(Stdio::piped());
+    full.env("MAINSTEM_ADMIN", process.admin.to_string())
+        .stdout(std::fs::File::create("/dev/full").expect("a device"))
+        .stderr(Stdio::piped());
     let done = full.spawn().expect("the binary runs").wait_with_output().expect("it ends");
     assert!(!done.status.success() && text(&done.stderr).contains("No space left"), "{}", text(&done.stderr));
 }
@@ -307,11 +353,22 @@ fn a_reader_who_has_seen_enough_is_no_trouble() {
 fn a_broker_serves_though_nobody_reads_what_it_prints() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
-    let mut command = mainstem(&["serve", "--kafka", "127.0.0.1:0", "--amqp", "none", "--admin", "127.0.0.1:0", "--memory", "128MiB"]);
+    let mut command = mainstem(&[
+        "serve",
+        "--kafka",
+        "127.0.0.1:0",
+        "--amqp",
+        "none",
+        "--admin",
+        "127.0.0.1:0",
+        "--memory",
+        "128MiB",
+    ]);
     command.arg("--data").arg(folder.path().join("data")).arg("--log-file").arg(&log);
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let mut child = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn().expect("the binary starts");
+    let mut child =
+        command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn().expect("the binary starts");
     let began = std::time::Instant::now();
     let lock = folder.path().join("data/lock");
     // When journals are recovered signals are waited for.
@@ -334,10 +391,25 @@ fn a_broker_serves_though_nobody_reads_what_it_prints() {
 fn a_broker_serves_though_its_log_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let full = || std::fs::File::options().write(true).open("/dev/full").expect("a device");
-    let mut command = mainstem(&["serve", "--kafka", "127.0.0.1:0", "--amqp", "none", "--admin", "127.0.0.1:0", "--memory", "128MiB"]);
+    let mut command = mainstem(&[
+        "serve",
+        "--kafka",
+        "127.0.0.1:0",
+        "--amqp",
+        "none",
+        "--admin",
+        "127.0.0.1:0",
+        "--memory",
+        "128MiB",
+    ]);
     command.arg("--data").arg(folder.path().join("data"));
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(full()).spawn().expect("the binary starts");
-    let told: Vec<String> = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok).take_while(|line| !line.contains("ready")).collect();
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(full()).spawn().expect("the binary starts");
+    let told: Vec<String> = BufReader::new(child.stdout.take().expect("piped"))
+        .lines()
+        .map_while(Result::ok)
+        .take_while(|line| !line.contains("ready"))
+        .collect();
     // SAFETY: a signal to a child that is not reaped yet.
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
     let status = child.wait().expect("a child");
@@ -352,17 +424,30 @@ fn lists_are_json_of_one_shape() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &[]);
     let lists: [&[&str]; 13] = [
-        &["topic", "list"], &["group", "list"], &["queue", "list"], &["exchange", "list"], &["exchange", "bindings"], &["user", "list"], &["acl", "list"],
-        &["quota", "list"], &["quota", "use"], &["filter", "list"], &["config", "list"], &["connection", "list"], &["topic", "list", "--internal"],
+        &["topic", "list"],
+        &["group", "list"],
+        &["queue", "list"],
+        &["exchange", "list"],
+        &["exchange", "bindings"],
+        &["user", "list"],
+        &["acl", "list"],
+        &["quota", "list"],
+        &["quota", "use"],
+        &["filter", "list"],
+        &["config", "list"],
+        &["connection", "list"],
+        &["topic", "list", "--internal"],
     ];
     for words in lists {
         let done = ask(&process, &[words, &["--json"]].concat());
-        let found: Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{words:?}: {error}: {}", text(&done.stdout)));
+        let found: Value = serde_json::from_slice(&done.stdout)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}: {}", text(&done.stdout)));
         assert!(done.status.success() && found.is_array(), "{words:?}: {found}");
     }
     for words in [&["overview"][..], &["why"], &["acl", "state"], &["topic", "create", "t", "--partitions", "2"]] {
         let done = ask(&process, &[words, &["--json"]].concat());
-        let found: Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{words:?}: {error}: {}", text(&done.stdout)));
+        let found: Value = serde_json::from_slice(&done.stdout)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}: {}", text(&done.stdout)));
         assert!(done.status.success() && found.is_object(), "{words:?}: {found}");
     }
     let done = ask(&process, &["topic", "alter", "t", "--partitions", "3", "--set", "retention.ms=60000", "--json"]);
@@ -382,7 +467,11 @@ fn settings_and_partitions_of_a_topic_change_together_or_not_at_all() {
         let done = ask(&process, &["topic", "alter", "t", "--partitions", partitions, "--set", setting]);
         assert!(!done.status.success(), "{}", text(&done.stdout));
         let topic = get(&process, "/v1/topics/t");
-        assert_eq!((&topic["partitions"], &topic["retention_ms"]), (&json!(1), &json!(604_800_000)), "{partitions} {setting}");
+        assert_eq!(
+            (&topic["partitions"], &topic["retention_ms"]),
+            (&json!(1), &json!(604_800_000)),
+            "{partitions} {setting}"
+        );
     }
 }
 
@@ -393,15 +482,27 @@ fn a_quota_is_a_number_that_there_can_be() {
     let set = |value: &str| ask(&process, &["quota", "set", "--for-user", "bob", value]);
     assert!(set("producer_byte_rate=1000").status.success());
     for (value, said) in [
-        ("producer_byte_rate=NaN", "finite"), ("producer_byte_rate=inf", "finite"), ("producer_byte_rate=-inf", "finite"), ("producer_byte_rate=1e400", "finite"),
-        ("request_percentage=infinity", "finite"), ("producer_byte_rate=-5", "greater than 0"), ("producer_byte_rate=0", "greater than 0"),
-        ("producer_byte_rate=0.5", "whole number"), ("producer_byte_rate=1e30", "whole number"), ("producer_byte_rate", "KEY=NUMBER"),
-        ("producer_byte_rat=5", "producer_byte_rate, consumer_byte_rate"), ("connection_creation_rate=5", "Invalid configuration key"),
+        ("producer_byte_rate=NaN", "finite"),
+        ("producer_byte_rate=inf", "finite"),
+        ("producer_byte_rate=-inf", "finite"),
+        ("producer_byte_rate=1e400", "finite"),
+        ("request_percentage=infinity", "finite"),
+        ("producer_byte_rate=-5", "greater than 0"),
+        ("producer_byte_rate=0", "greater than 0"),
+        ("producer_byte_rate=0.5", "whole number"),
+        ("producer_byte_rate=1e30", "whole number"),
+        ("producer_byte_rate", "KEY=NUMBER"),
+        ("producer_byte_rat=5", "producer_byte_rate, consumer_byte_rate"),
+        ("connection_creation_rate=5", "Invalid configuration key"),
     ] {
         let done = set(value);
         assert!(!done.status.success() && text(&done.stderr).contains(said), "{value}: {}", text(&done.stderr));
     }
-    assert_eq!(get(&process, "/v1/quotas")["items"][0]["values"], json!({"producer_byte_rate": 1000.0}), "none of them has changed anything");
+    assert_eq!(
+        get(&process, "/v1/quotas")["items"][0]["values"],
+        json!({"producer_byte_rate": 1000.0}),
+        "none of them has changed anything"
+    );
 }
 
 #[test]
@@ -439,12 +540,20 @@ fn names_and_words_that_there_are_not_are_refused() {
         (&["group", "config", "g", "--unset", "consumer.session.timeout"], "did you mean consumer.session.timeout.ms?"),
         (&["inspect", "/nowhere/at/all"], "/nowhere/at/all: No such file"),
         (&["config", "set", "num.partitons=2"], "did you mean num.partitions?"),
-        (&["acl", "add", "--principal", "User:x", "--operation", "Raed", "--resource", "Topic", "--name", "x"], "All, Read, Write"),
+        (
+            &["acl", "add", "--principal", "User:x", "--operation", "Raed", "--resource", "Topic", "--name", "x"],
+            "All, Read, Write",
+        ),
         (&["why", "none"], "no such client, topic or group"),
     ];
     for (words, said) in cases {
         let done = ask(&process, words);
-        assert!(!done.status.success() && text(&done.stderr).contains(said), "{words:?}: {}{}", text(&done.stdout), text(&done.stderr));
+        assert!(
+            !done.status.success() && text(&done.stderr).contains(said),
+            "{words:?}: {}{}",
+            text(&done.stdout),
+            text(&done.stderr)
+        );
     }
 }
 
@@ -453,10 +562,16 @@ fn a_broker_is_found_by_what_it_prints_and_one_that_is_not_there_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &[]);
     let by = |admin: &str| output(mainstem(&["topic", "list", "--admin", admin]));
-    assert!(by(&format!("http://{}", process.admin)).status.success() && by(&format!("http://{}/", process.admin)).status.success());
+    assert!(
+        by(&format!("http://{}", process.admin)).status.success()
+            && by(&format!("http://{}/", process.admin)).status.success()
+    );
     for (admin, said) in [
-        ("127.0.0.1:1", "no broker answers at 127.0.0.1:1"), (&process.kafka.to_string(), "--admin names the administration port"),
-        ("https://127.0.0.1:1", "without TLS"), ("127.0.0.1:99999", "write HOST:PORT"), ("", "write HOST:PORT"),
+        ("127.0.0.1:1", "no broker answers at 127.0.0.1:1"),
+        (&process.kafka.to_string(), "--admin names the administration port"),
+        ("https://127.0.0.1:1", "without TLS"),
+        ("127.0.0.1:99999", "write HOST:PORT"),
+        ("", "write HOST:PORT"),
     ] {
         let done = by(admin);
         assert!(!done.status.success() && text(&done.stderr).contains(said), "{admin}: {}", text(&done.stderr));
@@ -467,8 +582,12 @@ fn a_broker_is_found_by_what_it_prints_and_one_that_is_not_there_is_named() {
 fn shells_and_man_know_every_command_and_flag() {
     let folder = tempfile::tempdir().unwrap();
     assert!(output(mainstem(&["man", &folder.path().display().to_string()])).status.success());
-    let scripts = ["bash", "zsh", "fish", "elvish", "powershell"].map(|shell| text(&output(mainstem(&["completions", shell])).stdout));
-    let mut pages: BTreeSet<String> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let scripts = ["bash", "zsh", "fish", "elvish", "powershell"]
+        .map(|shell| text(&output(mainstem(&["completions", shell])).stdout));
+    let mut pages: BTreeSet<String> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
     for (path, help) in all_helps() {
         let name = format!("mainstem{}.1", path.iter().map(|word| format!("-{word}")).collect::<String>());
         assert!(pages.remove(&name), "{name}");

@@ -15,7 +15,14 @@ use serde_json::json;
 use crate::administration::{ask, change, get};
 use crate::process::{Process, output};
 
-const FLAGS: &[&str] = &["--set", "mainstem.journals=2", "--set", "mainstem.segment.bytes=262144", "--set", "mainstem.journal.window.bytes=4194304"];
+const FLAGS: &[&str] = &[
+    "--set",
+    "mainstem.journals=2",
+    "--set",
+    "mainstem.segment.bytes=262144",
+    "--set",
+    "mainstem.journal.window.bytes=4194304",
+];
 const RECORDS: usize = 240;
 const VALUE_BYTES: usize = 40_000;
 
@@ -118,7 +125,10 @@ pub fn mainstem(words: &[&str], paths: &[(&str, &Path)]) -> (bool, String) {
         command.arg(flag).arg(path);
     }
     let done = output(command);
-    (done.status.success(), format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr)))
+    (
+        done.status.success(),
+        format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr)),
+    )
 }
 
 /// Keys of all records of the topic, or what a reader is told.
@@ -155,7 +165,12 @@ impl Whole {
         let mut keys = BTreeSet::new();
         for number in 0..RECORDS {
             let key = format!("k{number}");
-            let sent = change(&process, "POST", "/v1/topics/t/records", json!({"key": key, "value": format!("{number} ").repeat(VALUE_BYTES / 4)}));
+            let sent = change(
+                &process,
+                "POST",
+                "/v1/topics/t/records",
+                json!({"key": key, "value": format!("{number} ").repeat(VALUE_BYTES / 4)}),
+            );
             assert_eq!(sent.status, 201, "{}", sent.body);
             keys.insert(key);
         }
@@ -263,7 +278,10 @@ fn a_damaged_data_folder_loses_nothing_without_a_word() {
         cases.push(Case { kind, file: file.into(), harm });
     }
     for journal in ["journal-0", "journal-1"] {
-        let segments: Vec<PathBuf> = files(&data.join(journal)).into_iter().filter(|path| path.to_string_lossy().contains("/segment-")).collect();
+        let segments: Vec<PathBuf> = files(&data.join(journal))
+            .into_iter()
+            .filter(|path| path.to_string_lossy().contains("/segment-"))
+            .collect();
         for file in [&segments[0], &segments[segments.len() / 2], &segments[segments.len() - 2]] {
             all_over(&data, "segment", file, 4, &mut cases);
         }
@@ -274,7 +292,8 @@ fn a_damaged_data_folder_loses_nothing_without_a_word() {
     }
     all(&cases, |case| {
         let (scratch, mut outcome) = (tempfile::tempdir().expect("a folder"), Outcome::default());
-        let (started, looked, out) = (scratch.path().join("started"), scratch.path().join("looked"), scratch.path().join("out"));
+        let (started, looked, out) =
+            (scratch.path().join("started"), scratch.path().join("looked"), scratch.path().join("out"));
         copy(&data, &started);
         case.inflict(&started);
         copy(&started, &looked);
@@ -284,13 +303,20 @@ fn a_damaged_data_folder_loses_nothing_without_a_word() {
                 if is_whole {
                     outcome.wrong.push(format!("refused, and verify finds nothing: {said}"));
                 }
-                if !["segment", "checkpoint", "journal", "meta.toml", "restore"].iter().any(|name| said.contains(name)) {
+                if !["segment", "checkpoint", "journal", "meta.toml", "restore"].iter().any(|name| said.contains(name))
+                {
                     outcome.wrong.push(format!("refused without a name: {said}"));
                 }
                 "refused"
             }
             Ok(process) => match read(&process) {
-                Ok(found) if found == whole.keys => if is_whole { "as if nothing were" } else { "all there, damage found" },
+                Ok(found) if found == whole.keys => {
+                    if is_whole {
+                        "as if nothing were"
+                    } else {
+                        "all there, damage found"
+                    }
+                }
                 Ok(found) => {
                     outcome.wrong.push(format!("{} records of {} without a word", found.len(), whole.keys.len()));
                     "lost"
@@ -303,14 +329,24 @@ fn a_damaged_data_folder_loses_nothing_without_a_word() {
                 }
             },
         };
-        let mended = if is_whole || start.starts_with("all there") { "" } else { salvaged(&whole, case, (&looked, &out), &verified, &mut outcome) };
+        let mended = if is_whole || start.starts_with("all there") {
+            ""
+        } else {
+            salvaged(&whole, case, (&looked, &out), &verified, &mut outcome)
+        };
         outcome.what = format!("{start}{mended}");
         outcome
     });
 }
 
 /// Salvages a folder and starts a broker with what that gives.
-fn salvaged(whole: &Whole, case: &Case, (looked, out): (&Path, &Path), verified: &str, outcome: &mut Outcome) -> &'static str {
+fn salvaged(
+    whole: &Whole,
+    case: &Case,
+    (looked, out): (&Path, &Path),
+    verified: &str,
+    outcome: &mut Outcome,
+) -> &'static str {
     if case.file == Path::new("restoring") {
         return "; restored again";
     }
@@ -332,9 +368,19 @@ fn salvaged(whole: &Whole, case: &Case, (looked, out): (&Path, &Path), verified:
     };
     match read(&process) {
         Ok(found) if found == whole.keys => "; all there after a salvage",
-        _ if verified.contains("LOST") || verified.contains("had come to chunk") || verified.contains("is not there") || said.contains("LOST") => "; lost as said",
+        _ if verified.contains("LOST")
+            || verified.contains("had come to chunk")
+            || verified.contains("is not there")
+            || said.contains("LOST") =>
+        {
+            "; lost as said"
+        }
         Ok(found) => {
-            outcome.wrong.push(format!("after a salvage {} records of {} without a word: {said}", found.len(), whole.keys.len()));
+            outcome.wrong.push(format!(
+                "after a salvage {} records of {} without a word: {said}",
+                found.len(),
+                whole.keys.len()
+            ));
             "; lost"
         }
         Err(text) => {
@@ -364,7 +410,11 @@ fn a_damaged_backup_is_not_restored_without_a_word() {
         let inside = |path: &Path| path.strip_prefix(&backup).expect("inside").to_owned();
         cases.push(Case { kind: "backup segment", file: inside(segments[0]), harm: Harm::Swap(inside(segments[1])) });
     }
-    cases.push(Case { kind: "backup checkpoint", file: "journal-0/checkpoint".into(), harm: Harm::Swap("journal-1/checkpoint".into()) });
+    cases.push(Case {
+        kind: "backup checkpoint",
+        file: "journal-0/checkpoint".into(),
+        harm: Harm::Swap("journal-1/checkpoint".into()),
+    });
     cases.push(Case { kind: "backup journal", file: "journal-0".into(), harm: Harm::Swap("journal-1".into()) });
     cases.push(Case { kind: "backup journal", file: "journal-1".into(), harm: Harm::Missing });
     let objects = files(&backup.join("archive"));
@@ -381,7 +431,10 @@ fn a_damaged_backup_is_not_restored_without_a_word() {
         let (ok, said) = mainstem(&["restore"], &[("--from", &from), ("--data", &to)]);
         outcome.what = match ok {
             false => {
-                if !["segment", "checkpoint", "journal", "backup", "meta.toml", "archive"].iter().any(|name| said.contains(name)) {
+                if !["segment", "checkpoint", "journal", "backup", "meta.toml", "archive"]
+                    .iter()
+                    .any(|name| said.contains(name))
+                {
                     outcome.wrong.push(format!("refused without a name: {said}"));
                 }
                 if !files(&to).is_empty() {
@@ -405,8 +458,11 @@ fn a_damaged_backup_is_not_restored_without_a_word() {
 }
 
 pub fn is_same(one: &Path, other: &Path) -> bool {
-    let names = |folder: &Path| files(folder).into_iter().map(|path| path.strip_prefix(folder).expect("inside").to_owned()).collect::<Vec<_>>();
-    names(one) == names(other) && names(one).iter().all(|name| fs::read(one.join(name)).ok() == fs::read(other.join(name)).ok())
+    let names = |folder: &Path| {
+        files(folder).into_iter().map(|path| path.strip_prefix(folder).expect("inside").to_owned()).collect::<Vec<_>>()
+    };
+    names(one) == names(other)
+        && names(one).iter().all(|name| fs::read(one.join(name)).ok() == fs::read(other.join(name)).ok())
 }
 
 /// As where its disk is not mounted: what is acknowledged then must not go to where nobody will find it again.
@@ -419,7 +475,11 @@ fn an_archive_that_is_not_there_is_missed() {
     let refused = |flags: &[&str]| Process::try_start(&data, flags).err().expect("it does not start");
     for _ in 0..2 {
         let said = refused(FLAGS);
-        assert!(said.contains("(mainstem.archive.folder) has no folder of journal") && said.contains("is its disk mounted?"), "{said}");
+        assert!(
+            said.contains("(mainstem.archive.folder) has no folder of journal")
+                && said.contains("is its disk mounted?"),
+            "{said}"
+        );
         assert!(files(&archive).is_empty(), "nothing is put there");
     }
     fs::remove_dir_all(&archive).expect("removable");
@@ -460,14 +520,22 @@ fn what_is_wrong_is_said_with_its_journal_and_what_to_do() {
     let whole = Whole::make();
     let (data, scratch) = (whole.data(), whole.scratch.path());
     let verify = |folder: &Path| mainstem(&["journal", "verify"], &[("--data", folder)]);
-    let salvage = |folder: &Path, out: &str| mainstem(&["journal", "salvage"], &[("--data", folder), ("--out", &scratch.join(out))]);
+    let salvage = |folder: &Path, out: &str| {
+        mainstem(&["journal", "salvage"], &[("--data", folder), ("--out", &scratch.join(out))])
+    };
 
     let missing = scratch.join("missing");
     copy(&data, &missing);
-    let segments: Vec<PathBuf> = files(&missing.join("journal-1")).into_iter().filter(|path| path.to_string_lossy().contains("/segment-")).collect();
+    let segments: Vec<PathBuf> = files(&missing.join("journal-1"))
+        .into_iter()
+        .filter(|path| path.to_string_lossy().contains("/segment-"))
+        .collect();
     fs::remove_file(&segments[segments.len() / 2]).expect("removable");
     let said = Process::try_start(&missing, FLAGS).err().expect("it is refused");
-    let (folder, hint) = (missing.join("journal-1").display().to_string(), format!("`mainstem journal verify --data {}`", missing.display()));
+    let (folder, hint) = (
+        missing.join("journal-1").display().to_string(),
+        format!("`mainstem journal verify --data {}`", missing.display()),
+    );
     let line = said.lines().find(|line| line.contains("is missing, and records")).unwrap_or_else(|| panic!("{said}"));
     assert!(line.contains(&folder) && line.contains(&hint) && line.contains("docs/operations/damage.md"), "{line}");
 
@@ -476,16 +544,28 @@ fn what_is_wrong_is_said_with_its_journal_and_what_to_do() {
     copy(&data, &without);
     fs::remove_dir_all(without.join("journal-0")).expect("removable");
     let (ok, said) = verify(&without);
-    assert!(!ok && said.contains("0-journal") && said.contains("all topics, queues, users, settings, groups") && said.contains("not all can be known"), "{said}");
+    assert!(
+        !ok && said.contains("0-journal")
+            && said.contains("all topics, queues, users, settings, groups")
+            && said.contains("not all can be known"),
+        "{said}"
+    );
     assert!(!is_loss_known(&without));
     let (ok, said) = salvage(&without, "none");
-    assert!(!ok && said.contains("journal 0 is not there: all topics, queues, users, settings, groups") && said.contains("restore a backup"), "{said}");
+    assert!(
+        !ok && said.contains("journal 0 is not there: all topics, queues, users, settings, groups")
+            && said.contains("restore a backup"),
+        "{said}"
+    );
 
     // Another node's, which is damaged.
     let other = scratch.join("other");
     let process = Process::start(&other, &FLAGS[..4]);
     assert!(process.terminate().1);
-    let path = files(&other.join("journal-1")).into_iter().find(|path| path.to_string_lossy().contains("/segment-")).expect("a segment");
+    let path = files(&other.join("journal-1"))
+        .into_iter()
+        .find(|path| path.to_string_lossy().contains("/segment-"))
+        .expect("a segment");
     for number in ["journal-0", "journal-1"] {
         let foreign = scratch.join(format!("foreign-{number}"));
         copy(&data, &foreign);
@@ -494,7 +574,10 @@ fn what_is_wrong_is_said_with_its_journal_and_what_to_do() {
         let inside = foreign.join(number).join(path.file_name().expect("a name"));
         OpenOptions::new().write(true).open(inside).expect("openable").write_all_at(&[7; 64], 5000).expect("writable");
         let (ok, said) = verify(&foreign);
-        assert!(!ok && damaged(&said).len() == 1 && damaged(&said)[0].contains("of another data folder"), "{number}: {said}");
+        assert!(
+            !ok && damaged(&said).len() == 1 && damaged(&said)[0].contains("of another data folder"),
+            "{number}: {said}"
+        );
         let said = Process::try_start(&foreign, FLAGS).err().expect("it is refused");
         assert!(said.contains("holds journal") && said.contains("meta.toml says that it is"), "{number}: {said}");
         let (ok, said) = salvage(&foreign, &format!("out-{number}"));
@@ -503,13 +586,24 @@ fn what_is_wrong_is_said_with_its_journal_and_what_to_do() {
 
     // Many objects at once; how many the archive makes of as many records depends on when it looks.
     let archive = data.join("archive");
-    let most = || fs::read_dir(&archive).expect("an archive").map(|journal| journal.expect("a folder").path()).max_by_key(|folder| files(folder).len()).expect("something is archived");
+    let most = || {
+        fs::read_dir(&archive)
+            .expect("an archive")
+            .map(|journal| journal.expect("a folder").path())
+            .max_by_key(|folder| files(folder).len())
+            .expect("something is archived")
+    };
     let process = Process::start(&data, FLAGS);
     for _ in 0..20 * RECORDS {
         if files(&most()).len() > 12 {
             break;
         }
-        let sent = change(&process, "POST", "/v1/topics/t/records", json!({"key": "more", "value": "more ".repeat(VALUE_BYTES / 5)}));
+        let sent = change(
+            &process,
+            "POST",
+            "/v1/topics/t/records",
+            json!({"key": "more", "value": "more ".repeat(VALUE_BYTES / 5)}),
+        );
         assert_eq!(sent.status, 201, "{}", sent.body);
     }
     assert!(process.terminate().1);
@@ -519,14 +613,21 @@ fn what_is_wrong_is_said_with_its_journal_and_what_to_do() {
     assert!(count > 10, "{count} objects of one journal");
     let (_, said) = verify(&data);
     let lines = damaged(&said);
-    let (at, listed) = (lines.iter().position(|line| line.contains("-objects ")), lines.iter().filter(|line| line.contains("-object-")).count());
-    assert!(at == Some(0) && listed == 10 && said.contains(&format!("and {} more places in objects", count - 10)), "{said}");
+    let (at, listed) = (
+        lines.iter().position(|line| line.contains("-objects ")),
+        lines.iter().filter(|line| line.contains("-object-")).count(),
+    );
+    assert!(
+        at == Some(0) && listed == 10 && said.contains(&format!("and {} more places in objects", count - 10)),
+        "{said}"
+    );
 }
 
 /// What `verify --json` says.
 fn is_loss_known(data: &Path) -> bool {
     let (_, said) = mainstem(&["journal", "verify", "--json"], &[("--data", data)]);
-    let found: serde_json::Value = serde_json::from_str(said.lines().find(|line| line.starts_with('{')).expect("an object")).expect("JSON");
+    let found: serde_json::Value =
+        serde_json::from_str(said.lines().find(|line| line.starts_with('{')).expect("an object")).expect("JSON");
     found["loss_known"].as_bool().expect("it is said")
 }
 
@@ -541,7 +642,10 @@ fn what_was_at_the_end_of_a_journal_is_lost_without_a_count() {
     }
     assert!(process.terminate().1);
     assert!(is_loss_known(&data), "nothing is lost");
-    let segments: Vec<PathBuf> = files(&data.join("journal-0")).into_iter().filter(|path| path.to_string_lossy().contains("/segment-")).collect();
+    let segments: Vec<PathBuf> = files(&data.join("journal-0"))
+        .into_iter()
+        .filter(|path| path.to_string_lossy().contains("/segment-"))
+        .collect();
     let has_chunks = |path: &PathBuf| fs::read(path).expect("readable").windows(4).any(|part| part == b"MSCK");
     let newest = segments.iter().rposition(has_chunks).expect("one that was written");
     segments[newest..].iter().for_each(|path| fs::remove_file(path).expect("removable"));
@@ -568,21 +672,36 @@ fn messages_that_a_repair_has_replaced_do_not_count() {
     let mut begun: Vec<(PathBuf, u64)> = Vec::new();
     for path in files(&data.join("journal-0")).into_iter().filter(|path| path.to_string_lossy().contains("/segment-")) {
         let bytes = fs::read(&path).expect("readable");
-        let chunks: Vec<u64> = (0..bytes.len() as u64).step_by(4096).filter(|at| bytes[*at as usize..].starts_with(b"MSCK")).collect();
+        let chunks: Vec<u64> =
+            (0..bytes.len() as u64).step_by(4096).filter(|at| bytes[*at as usize..].starts_with(b"MSCK")).collect();
         let large = chunks.windows(2).find(|two| two[1] - two[0] > 8192).map(|two| two[0]);
         begun.extend(large.map(|at| (path, at)));
     }
     assert!(begun.len() > 2, "{begun:?}");
     for (path, at) in [&begun[0], &begun[begun.len() - 1]] {
-        OpenOptions::new().write(true).open(path).expect("openable").write_all_at(&[7; 64], at + 6000).expect("writable");
+        OpenOptions::new()
+            .write(true)
+            .open(path)
+            .expect("openable")
+            .write_all_at(&[7; 64], at + 6000)
+            .expect("writable");
     }
     let (_, said) = mainstem(&["journal", "verify"], &[("--data", &data)]);
     let named = damaged(&said).into_iter().filter_map(|line| line.split_whitespace().nth(1)).collect::<Vec<_>>();
-    let range = |line: &str| line.split(" offsets ").nth(1)?.split(',').next()?.split_once("..").map(|(from, until)| (number(from), number(until)));
-    let lost: u64 = said.lines().filter(|line| line.starts_with("LOST")).filter_map(range).map(|(from, until)| until - from).sum();
+    let range = |line: &str| {
+        line.split(" offsets ")
+            .nth(1)?
+            .split(',')
+            .next()?
+            .split_once("..")
+            .map(|(from, until)| (number(from), number(until)))
+    };
+    let lost: u64 =
+        said.lines().filter(|line| line.starts_with("LOST")).filter_map(range).map(|(from, until)| until - from).sum();
     assert!(named.len() == 2 && lost >= 2, "{said}");
     assert!(is_loss_known(&data) && !said.contains("not all can be known"), "{said}");
-    let accepting: Vec<&str> = flags.iter().copied().chain(named.iter().flat_map(|name| ["--accept-loss", name])).collect();
+    let accepting: Vec<&str> =
+        flags.iter().copied().chain(named.iter().flat_map(|name| ["--accept-loss", name])).collect();
     assert!(Process::start(&data, &accepting).terminate().1);
     let process = Process::start(&data, &flags);
     // They are looked for on the disk, as soon as somebody asks.
@@ -621,11 +740,20 @@ fn the_runbook_has_every_refusal_of_a_start() {
         ("crates/broker/src/lib.rs", "BrokerOpenError"),
     ] {
         let source = text(path);
-        let at = ["enum", "struct"].iter().find_map(|kind| source.find(&format!("pub {kind} {name} "))).unwrap_or_else(|| panic!("{name} in {path}"));
+        let at = ["enum", "struct"]
+            .iter()
+            .find_map(|kind| source.find(&format!("pub {kind} {name} ")))
+            .unwrap_or_else(|| panic!("{name} in {path}"));
         // What stands before it, and its variants.
         let before = source[..at].rfind("\n}\n").map_or(0, |end| end);
         let end = at + source[at..].find("\n}\n").expect("it ends");
-        refusals.extend(source[before..end].split("#[error(\"").skip(1).filter_map(|rest| rest.split("\")]").next()).map(str::to_owned));
+        refusals.extend(
+            source[before..end]
+                .split("#[error(\"")
+                .skip(1)
+                .filter_map(|rest| rest.split("\")]").next())
+                .map(str::to_owned),
+        );
     }
     for (path, call) in [
         ("crates/mainstem/src/data_folder.rs", "bail!(\""),
@@ -646,6 +774,7 @@ fn the_runbook_has_every_refusal_of_a_start() {
 fn fixed(message: &str) -> String {
     let said = message.split(';').next().unwrap_or_default();
     let said = said.split(" docs/operations").next().unwrap_or_default();
-    let parts = said.split('{').flat_map(|part| part.rsplit('}').take(1)).map(|part| part.trim_matches([' ', ',', ':']));
+    let parts =
+        said.split('{').flat_map(|part| part.rsplit('}').take(1)).map(|part| part.trim_matches([' ', ',', ':']));
     parts.max_by_key(|part| part.len()).unwrap_or_default().to_owned()
 }

@@ -23,7 +23,9 @@ fn administrator() -> Value {
 fn chunks(process: &Process) -> u64 {
     let page = process.ask_admin("/metrics").expect("a page");
     let lines = page.lines().filter(|line| line.starts_with("mainstem_journal_write_duration_seconds_count"));
-    lines.map(|line| line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok()).expect("a number") as u64).sum()
+    lines
+        .map(|line| line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok()).expect("a number") as u64)
+        .sum()
 }
 
 /// Users, and what else there are many of.
@@ -47,7 +49,13 @@ fn post(process: &Process, document: &Value) -> Answer {
 fn administered(flags: &[&str]) -> (tempfile::TempDir, Process) {
     let folder = tempfile::tempdir().expect("a folder");
     let process = Process::start(&folder.path().join("data"), flags);
-    let first = ask(&process, "PUT", "/v1/users/root", &[], &json!({"password": "root", "tags": ["administrator"]}).to_string());
+    let first = ask(
+        &process,
+        "PUT",
+        "/v1/users/root",
+        &[],
+        &json!({"password": "root", "tags": ["administrator"]}).to_string(),
+    );
     assert_eq!(first.status, 201, "{}", first.body);
     (folder, process)
 }
@@ -112,17 +120,39 @@ fn a_file_that_takes_more_memory_than_definitions_may_is_taken_over_wholly() {
     let more = |process: &Process| ask(process, "PUT", "/api/exchanges/%2F/more", &[LOGIN], r#"{"type": "direct"}"#);
     let (data, file) = (folder.path().join("data"), file.to_str().expect("a path"));
     // The second start finds all there, and the third has no file.
-    for flags in [&["--memory", "64MiB", "--definitions", file][..], &["--memory", "64MiB", "--definitions", file], &["--memory", "64MiB"]] {
+    for flags in [
+        &["--memory", "64MiB", "--definitions", file][..],
+        &["--memory", "64MiB", "--definitions", file],
+        &["--memory", "64MiB"],
+    ] {
         let process = Process::start(&data, flags);
         let all = ask(&process, "GET", "/api/exchanges/%2F", &[LOGIN], "").body;
-        let own = all.as_array().expect("a list").iter().filter(|one| one["name"].as_str().is_some_and(|name| name.starts_with('e'))).count();
+        let own = all
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter(|one| one["name"].as_str().is_some_and(|name| name.starts_with('e')))
+            .count();
         assert_eq!(own, EXCHANGES);
         let refused = more(&process);
-        assert!(refused.status == 400 && refused.body.to_string().contains("memory"), "{} {}", refused.status, refused.body);
+        assert!(
+            refused.status == 400 && refused.body.to_string().contains("memory"),
+            "{} {}",
+            refused.status,
+            refused.body
+        );
         let (log, _) = process.terminate();
-        let told = log.lines().find(|line| line.contains("WARN") && line.contains("raise --memory beyond")).unwrap_or_else(|| panic!("{log}"));
+        let told = log
+            .lines()
+            .find(|line| line.contains("WARN") && line.contains("raise --memory beyond"))
+            .unwrap_or_else(|| panic!("{log}"));
         assert!(!log.contains("not taken over") && told.contains(file) == (flags.len() > 2), "{told}");
-        let needed: usize = told.split("beyond ").nth(1).and_then(|rest| rest.split("MiB").next()).and_then(|text| text.parse().ok()).expect("a number");
+        let needed: usize = told
+            .split("beyond ")
+            .nth(1)
+            .and_then(|rest| rest.split("MiB").next())
+            .and_then(|text| text.parse().ok())
+            .expect("a number");
         assert!((90..120).contains(&needed), "8 times 60 times 200 KB: {told}");
     }
     // What was told is enough.
@@ -145,7 +175,11 @@ fn exported_users_have_a_hash_that_rabbitmq_knows_beside_the_one_that_counts() {
     let (_folder, process) = administered(&["--set", "mainstem.password.iterations=1000"]);
     let exported = make(&process, "GET", "/api/definitions", &Value::Null).body;
     let root = &exported["users"][0];
-    assert_eq!((&root["name"], &root["hashing_algorithm"]), (&json!("root"), &json!("rabbit_password_hashing_sha256")), "{root}");
+    assert_eq!(
+        (&root["name"], &root["hashing_algorithm"]),
+        (&json!("root"), &json!("rabbit_password_hashing_sha256")),
+        "{root}"
+    );
     let hash = root["password_hash"].as_str().expect("a hash");
     assert!(is_hash_of(hash, "root"));
     let own = root["mainstem_password_hash"].as_str().expect("a hash");
@@ -156,7 +190,10 @@ fn exported_users_have_a_hash_that_rabbitmq_knows_beside_the_one_that_counts() {
     std::fs::write(&file, exported.to_string()).expect("written");
     let flags = ["--definitions", file.to_str().expect("a path")];
     let other = Process::start(&folder.path().join("data"), &flags);
-    assert_eq!(make(&other, "GET", "/api/users/root", &Value::Null).body, make(&process, "GET", "/api/users/root", &Value::Null).body);
+    assert_eq!(
+        make(&other, "GET", "/api/users/root", &Value::Null).body,
+        make(&process, "GET", "/api/users/root", &Value::Null).body
+    );
     // What RabbitMQ has made of it comes back as what it was.
     let mut returned = json!({"users": [root]});
     returned["users"][0].as_object_mut().expect("a user").remove("mainstem_password_hash");
@@ -175,9 +212,14 @@ fn exported_users_have_a_hash_that_rabbitmq_knows_beside_the_one_that_counts() {
 
 #[test]
 fn no_second_hash_is_kept_where_that_is_set() {
-    let (_folder, process) = administered(&["--set", "mainstem.password.iterations=1000", "--set", "mainstem.password.rabbitmq.hash=false"]);
+    let (_folder, process) =
+        administered(&["--set", "mainstem.password.iterations=1000", "--set", "mainstem.password.rabbitmq.hash=false"]);
     let root = make(&process, "GET", "/api/users/root", &Value::Null).body;
-    assert_eq!((&root["hashing_algorithm"], &root["mainstem_password_hash"]), (&json!("mainstem_pbkdf2_sha256"), &Value::Null), "{root}");
+    assert_eq!(
+        (&root["hashing_algorithm"], &root["mainstem_password_hash"]),
+        (&json!("mainstem_pbkdf2_sha256"), &Value::Null),
+        "{root}"
+    );
 }
 
 /// There is no tracing: a program that always says how it wants it goes on.
@@ -191,7 +233,8 @@ fn a_hash_without_an_algorithm_is_known_by_its_length() {
     for (name, hash) in [("long", sha512), ("short", sha256)] {
         make(&process, "PUT", &format!("/api/users/{name}"), &json!({"password_hash": hash, "tags": "management"}));
         let login = |password: &str| format!("Basic {}", STANDARD.encode(format!("{name}:{password}")));
-        let let_in = |password: &str| ask(&process, "GET", "/api/whoami", &[("authorization", &login(password))], "").status;
+        let let_in =
+            |password: &str| ask(&process, "GET", "/api/whoami", &[("authorization", &login(password))], "").status;
         assert_eq!((let_in("test12"), let_in("test13")), (200, 401), "{name}");
     }
     let refused = ask_as(&process, "root", "PUT", "/api/users/wrong", &json!({"password_hash": "AAAA", "tags": ""}));
@@ -211,7 +254,8 @@ fn federation_and_shovels_are_empty_lists() {
 fn a_virtual_host_with_tracing_is_made_without() {
     let (_folder, process) = administered(&[]);
     for (wanted, status) in [(json!(true), 201), (json!("true"), 204), (json!(false), 204)] {
-        let answer = ask_as(&process, "root", "PUT", "/api/vhosts/shop", &json!({"description": "goods", "tracing": wanted}));
+        let answer =
+            ask_as(&process, "root", "PUT", "/api/vhosts/shop", &json!({"description": "goods", "tracing": wanted}));
         assert_eq!(answer.status, status, "{}", answer.body);
         let shown = make(&process, "GET", "/api/vhosts/shop", &Value::Null).body;
         assert_eq!((&shown["tracing"], &shown["description"]), (&json!(false), &json!("goods")));
@@ -222,10 +266,15 @@ fn a_virtual_host_with_tracing_is_made_without() {
 fn what_cannot_be_is_named_and_nothing_of_it_is_done() {
     let (_folder, process) = administered(&[]);
     let get = |path: &str| ask_as(&process, "root", "GET", path, &Value::Null);
-    let limits = json!({"vhosts": [{"name": "first"}, {"name": "shop", "limits": {"max-queues": "many"}}, {"name": "last"}]});
+    let limits =
+        json!({"vhosts": [{"name": "first"}, {"name": "shop", "limits": {"max-queues": "many"}}, {"name": "last"}]});
     let refused = post(&process, &limits);
     assert_eq!(refused.status, 400);
-    assert!(refused.body["reason"].as_str().is_some_and(|reason| reason.contains("vhost \"shop\"")), "{}", refused.body);
+    assert!(
+        refused.body["reason"].as_str().is_some_and(|reason| reason.contains("vhost \"shop\"")),
+        "{}",
+        refused.body
+    );
     let statuses = ["first", "shop", "last"].map(|name| get(&format!("/api/vhosts/{name}")).status);
     assert_eq!(statuses, [200, 404, 404], "what was before it is done, of it nothing");
     // A user who is there twice is what is said last.
@@ -241,6 +290,11 @@ fn what_cannot_be_is_named_and_nothing_of_it_is_done() {
         {"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ".*"},
     ]});
     let refused = post(&process, &nobody);
-    assert!(refused.status == 400 && refused.body["reason"].as_str().is_some_and(|reason| reason.contains("permission \"nobody of /\"")), "{}", refused.body);
+    assert!(
+        refused.status == 400
+            && refused.body["reason"].as_str().is_some_and(|reason| reason.contains("permission \"nobody of /\"")),
+        "{}",
+        refused.body
+    );
     assert_eq!((get("/api/permissions/%2F/bob").status, get("/api/permissions/%2F/nobody").status), (200, 404));
 }

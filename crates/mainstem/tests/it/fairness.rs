@@ -31,7 +31,32 @@ fn connect_from(address: [u8; 4], to: SocketAddr) -> TcpStream {
 
 /// Produce version 7 to partition 0.
 fn produce(topic: &str, batch: &[u8]) -> Vec<u8> {
-    let mut request = vec![0, 0, 0, 7, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0x75, 0x30, 0, 0, 0, 1, 0, topic.len() as u8];
+    let mut request = vec![
+        0,
+        0,
+        0,
+        7,
+        0,
+        0,
+        0,
+        1,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0,
+        0,
+        0x75,
+        0x30,
+        0,
+        0,
+        0,
+        1,
+        0,
+        topic.len() as u8,
+    ];
     request.extend(topic.as_bytes());
     request.extend([0, 0, 0, 1, 0, 0, 0, 0]);
     request.extend((batch.len() as u32).to_be_bytes());
@@ -57,12 +82,14 @@ fn text(bytes: usize) -> Vec<u8> {
 }
 
 fn slow_requests(process: &Process, ended: &AtomicBool) {
-    let mut sockets: Vec<_> = (0..4).map(|_| {
-        let mut socket = process.connect();
-        socket.write_all(&(60_u32 << 20).to_be_bytes()).expect("it is read");
-        socket.write_all(&vec![0; 2_300_000]).expect("it is read");
-        socket
-    }).collect();
+    let mut sockets: Vec<_> = (0..4)
+        .map(|_| {
+            let mut socket = process.connect();
+            socket.write_all(&(60_u32 << 20).to_be_bytes()).expect("it is read");
+            socket.write_all(&vec![0; 2_300_000]).expect("it is read");
+            socket
+        })
+        .collect();
     while !ended.load(Ordering::Relaxed) {
         sockets.retain_mut(|socket| socket.write_all(&[0; PIECE]).is_ok());
         sleep(PAUSE);
@@ -71,12 +98,14 @@ fn slow_requests(process: &Process, ended: &AtomicBool) {
 
 fn slow_bodies(process: &Process, ended: &AtomicBool) {
     let body = publish(1, 12 << 20);
-    let mut clients: Vec<_> = (0..3).map(|_| {
-        let mut client = Client::open(process);
-        client.ask(1, &channel::Open {}, "Channel(OpenOk");
-        client.send(&body[..400_000]);
-        (client, 400_000)
-    }).collect();
+    let mut clients: Vec<_> = (0..3)
+        .map(|_| {
+            let mut client = Client::open(process);
+            client.ask(1, &channel::Open {}, "Channel(OpenOk");
+            client.send(&body[..400_000]);
+            (client, 400_000)
+        })
+        .collect();
     while !ended.load(Ordering::Relaxed) {
         // Of the channels that were closed what comes is not kept.
         for (client, sent) in &mut clients {
@@ -103,8 +132,14 @@ fn slow_and_heavy_clients_hold_up_nobody_else() {
         let made = change(&process, "POST", "/v1/topics", json!({"name": name, "partitions": 1, "config": config}));
         assert_eq!(made.status, 201, "{}", made.body);
     }
-    let batch = |compression, value: &[u8]| BatchBuilder::default().compression(compression).record(1, None, Some(value)).build();
-    let (plain, soft, heavy) = (batch(Compression::None, &text(1_000_000)), batch(Compression::Lz4, &text(200_000)), batch(Compression::Lz4, &text(900_000)));
+    let batch = |compression, value: &[u8]| {
+        BatchBuilder::default().compression(compression).record(1, None, Some(value)).build()
+    };
+    let (plain, soft, heavy) = (
+        batch(Compression::None, &text(1_000_000)),
+        batch(Compression::Lz4, &text(200_000)),
+        batch(Compression::Lz4, &text(900_000)),
+    );
     let ended = AtomicBool::new(false);
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| slow_requests(&process, &ended));

@@ -54,7 +54,10 @@ fn a_client_hangs_up_when_its_goodbye_is_agreed_to() {
     for socket in [&mut one, &mut other] {
         socket.write_all(&goodbye).unwrap();
         assert_eq!(method(socket), [0, 10, 0, 51]);
-        assert!(is_waiting(socket), "it may read more than the answer at once, and take the end of the stream for a failure");
+        assert!(
+            is_waiting(socket),
+            "it may read more than the answer at once, and take the end of the stream for a failure"
+        );
     }
     goes_on_and_hangs_up(&mut one);
     assert_eq!(other.read(&mut [0; 64]).expect("the end"), 0, "who does not hang up is hung up on");
@@ -70,18 +73,29 @@ fn who_sends_a_body_that_is_not_taken_reads_why() {
         let mut socket = connect(process.admin);
         write!(socket, "PUT {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {LARGE}\r\n\r\n").expect("it is taken");
         for _ in 0..LARGE / (64 << 10) {
-            socket.write_all(&[b' '; 64 << 10]).unwrap_or_else(|error| panic!("{path}: {error} while the body is sent"));
+            socket
+                .write_all(&[b' '; 64 << 10])
+                .unwrap_or_else(|error| panic!("{path}: {error} while the body is sent"));
         }
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer).unwrap_or_else(|error| panic!("{path}: {error} in place of an answer"));
         let answer = String::from_utf8_lossy(&answer);
-        assert!(["HTTP/1.1 401", "HTTP/1.1 404", "HTTP/1.1 413"].iter().any(|status| answer.starts_with(status)), "{path}: {answer}");
+        assert!(
+            ["HTTP/1.1 401", "HTTP/1.1 404", "HTTP/1.1 413"].iter().any(|status| answer.starts_with(status)),
+            "{path}: {answer}"
+        );
     }
 }
 
 /// Somebody who says the wrong password, and these fields of himself.
 fn wrong(process: &Process, table: &[u8]) -> TcpStream {
-    let start_ok = [b"\0\x0a\0\x0b", &(table.len() as u32).to_be_bytes()[..], table, b"\x05PLAIN\0\0\0\x0c\0guest\0wrong\x05en_US"].concat();
+    let start_ok = [
+        b"\0\x0a\0\x0b",
+        &(table.len() as u32).to_be_bytes()[..],
+        table,
+        b"\x05PLAIN\0\0\0\x0c\0guest\0wrong\x05en_US",
+    ]
+    .concat();
     let mut socket = connect(process.address("amqp"));
     socket.write_all(b"AMQP\0\0\x09\x01").unwrap();
     assert_eq!(method(&mut socket), [0, 10, 0, 10]);
@@ -142,7 +156,9 @@ fn publishes_and_goes(process: &Process, messages: u32, close: impl FnOnce(TcpSt
     }
     assert_eq!(declared(&mut stays, 2), 0);
     let header = [&[0, 60, 0, 0][..], &(BYTES as u64).to_be_bytes()[..], &[0, 0]].concat();
-    let message = [on_channel(1, &[0, 60, 0, 40, 0, 0, 0, 1, b'q', 0]), on_channel(2, &header), on_channel(3, &[b'x'; BYTES])].concat();
+    let message =
+        [on_channel(1, &[0, 60, 0, 40, 0, 0, 0, 1, b'q', 0]), on_channel(2, &header), on_channel(3, &[b'x'; BYTES])]
+            .concat();
     goes.write_all(&message.repeat(messages as usize)).expect("it is taken");
     close(goes);
     let (mut count, until) = (0, Instant::now() + PATIENCE);
@@ -166,7 +182,8 @@ fn what_was_published_before_a_client_goes_without_a_word_is_kept() {
 fn what_had_come_before_a_connection_is_reset_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     // Much of it waits for room in the journal when the end is read.
-    let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0", "--set", "mainstem.amqp.held.bytes=100000000"]);
+    let process =
+        Process::start(folder.path(), &["--amqp", "127.0.0.1:0", "--set", "mainstem.amqp.held.bytes=100000000"]);
     publishes_and_goes(&process, 3000, |goes| {
         wait_until("all of it has come", || unsent(&goes) == 0);
         reset(goes);
@@ -186,12 +203,19 @@ fn a_commit_behind_a_quota_is_kept_as_a_whole_when_its_connection_is_reset() {
         assert_eq!(method(socket), [0, 20, 0, 11]);
     }
     assert_eq!(declared(&mut stays, 2), 0);
-    let quota = change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "guest"}, "values": {"producer_byte_rate": 2_000_000}}));
+    let quota = change(
+        &process,
+        "PUT",
+        "/v1/quotas",
+        json!({"entity": {"user": "guest"}, "values": {"producer_byte_rate": 2_000_000}}),
+    );
     assert_eq!(quota.status, 200, "{}", quota.body);
     goes.write_all(&on_channel(1, &[0, 90, 0, 10])).unwrap();
     assert_eq!(method(&mut goes), [0, 90, 0, 11]);
     let header = [&[0, 60, 0, 0][..], &(BYTES as u64).to_be_bytes()[..], &[0, 0]].concat();
-    let message = [on_channel(1, &[0, 60, 0, 40, 0, 0, 0, 1, b'q', 0]), on_channel(2, &header), on_channel(3, &[b'x'; BYTES])].concat();
+    let message =
+        [on_channel(1, &[0, 60, 0, 40, 0, 0, 0, 1, b'q', 0]), on_channel(2, &header), on_channel(3, &[b'x'; BYTES])]
+            .concat();
     goes.write_all(&message.repeat(MESSAGES as usize)).expect("it is taken");
     goes.write_all(&on_channel(1, &[0, 90, 0, 20])).expect("it is taken");
     // A part of it is there, which says that the commit was read.
@@ -228,20 +252,42 @@ fn fetch(topic: &str, wait: Duration, correlation: u8) -> Vec<u8> {
     let most = (64_u32 << 20).to_be_bytes();
     let wait = (wait.as_millis() as u32).to_be_bytes();
     let topic = [&[0, 0, 0, 1, 0, topic.len() as u8][..], topic.as_bytes(), &[0, 0, 0, 1, 0, 0, 0, 0]].concat();
-    request(1, 4, correlation, "", &[&[0xff; 4][..], &wait, &[0, 0, 0, 1], &most, &[0], &topic, &[0; 8], &most].concat())
+    request(
+        1,
+        4,
+        correlation,
+        "",
+        &[&[0xff; 4][..], &wait, &[0, 0, 0, 1], &most, &[0], &topic, &[0; 8], &most].concat(),
+    )
 }
 
 /// Produce version 7 of a record of so many bytes to partition 0.
 fn produce(topic: &str, acks: i16, client: &str, bytes: usize) -> Vec<u8> {
     let batch = BatchBuilder::default().record(1, None, Some(&vec![7; bytes])).build();
     let topic = [&[0, 0, 0, 1, 0, topic.len() as u8][..], topic.as_bytes(), &[0, 0, 0, 1, 0, 0, 0, 0]].concat();
-    request(0, 7, 5, client, &[&[0xff, 0xff][..], &acks.to_be_bytes(), &[0, 0, 0x75, 0x30], &topic, &(batch.len() as u32).to_be_bytes(), &batch[..]].concat())
+    request(
+        0,
+        7,
+        5,
+        client,
+        &[
+            &[0xff, 0xff][..],
+            &acks.to_be_bytes(),
+            &[0, 0, 0x75, 0x30],
+            &topic,
+            &(batch.len() as u32).to_be_bytes(),
+            &batch[..],
+        ]
+        .concat(),
+    )
 }
 
 /// How many records partition 0 has.
 fn records(process: &Process, topic: &str) -> u64 {
-    let partition = [&[0, 0, 0, 1, 0, topic.len() as u8][..], topic.as_bytes(), &[0, 0, 0, 1, 0, 0, 0, 0], &[0xff; 8]].concat();
-    let answer = exchange(&mut process.connect(), &request(2, 1, 1, "", &[&[0xff; 4][..], &partition].concat())).expect("an answer");
+    let partition =
+        [&[0, 0, 0, 1, 0, topic.len() as u8][..], topic.as_bytes(), &[0, 0, 0, 1, 0, 0, 0, 0], &[0xff; 8]].concat();
+    let answer = exchange(&mut process.connect(), &request(2, 1, 1, "", &[&[0xff; 4][..], &partition].concat()))
+        .expect("an answer");
     let (_, offset) = answer.split_last_chunk().expect("an offset");
     u64::from_be_bytes(*offset)
 }
@@ -307,7 +353,12 @@ fn what_was_asked_before_a_client_closes_its_side_is_answered_however_long_that_
     make_topics(&process, &["empty", "long", "slow"]);
     let mut producer = process.connect();
     (0..8).for_each(|_| assert!(exchange(&mut producer, &produce("long", -1, "", 900_000)).is_some()));
-    let quota = change(&process, "PUT", "/v1/quotas", json!({"entity": {"client-id": "slow"}, "values": {"producer_byte_rate": 50_000}}));
+    let quota = change(
+        &process,
+        "PUT",
+        "/v1/quotas",
+        json!({"entity": {"client-id": "slow"}, "values": {"producer_byte_rate": 50_000}}),
+    );
     assert_eq!(quota.status, 200, "{}", quota.body);
 
     // Its first request waits for longer, and there is one behind it.

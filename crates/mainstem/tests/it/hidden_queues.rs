@@ -60,9 +60,22 @@ fn told(answer: &[u8]) -> (i32, bool) {
 /// A broker with a queue `secret`, and an administrator: Kafka clients, which do not log in, may not use queues.
 fn with_queue() -> (tempfile::TempDir, Process) {
     let folder = tempfile::tempdir().expect("a folder");
-    let flags = ["--set", "mainstem.password.iterations=1000", "--set", "group.consumer.assignment.interval.ms=0", "--set", "group.share.assignment.interval.ms=0"];
+    let flags = [
+        "--set",
+        "mainstem.password.iterations=1000",
+        "--set",
+        "group.consumer.assignment.interval.ms=0",
+        "--set",
+        "group.share.assignment.interval.ms=0",
+    ];
     let process = Process::start(&folder.path().join("data"), &flags);
-    let first = ask(&process, "PUT", "/v1/users/root", &[], &json!({"password": "root", "tags": ["administrator"]}).to_string());
+    let first = ask(
+        &process,
+        "PUT",
+        "/v1/users/root",
+        &[],
+        &json!({"password": "root", "tags": ["administrator"]}).to_string(),
+    );
     assert_eq!(first.status, 201, "{}", first.body);
     make(&process, "PUT", "/v1/queues/%2F/secret", &json!({}));
     (folder, process)
@@ -75,7 +88,9 @@ fn members_of_groups_are_told_the_same_of_a_hidden_queue_as_of_none() {
     for api in [CONSUMERS, SHARERS] {
         let outcomes = ["secret", "nothing"].map(|topic| {
             let group = format!("{api} {topic}");
-            let mut beat = |epoch, topic| told(&exchange(&mut socket, &heartbeat(api, &group, "m", epoch, topic)).expect("an answer"));
+            let mut beat = |epoch, topic| {
+                told(&exchange(&mut socket, &heartbeat(api, &group, "m", epoch, topic)).expect("an answer"))
+            };
             let joined = beat(0, Some(topic));
             (joined, beat(joined.0, None))
         });
@@ -89,7 +104,8 @@ fn a_queue_that_becomes_hidden_or_goes_changes_nothing_for_who_names_it() {
     let mut socket = process.connect();
     for api in [CONSUMERS, SHARERS] {
         let group = format!("{api}");
-        let mut beat = |epoch, topic| told(&exchange(&mut socket, &heartbeat(api, &group, "m", epoch, topic)).expect("an answer"));
+        let mut beat =
+            |epoch, topic| told(&exchange(&mut socket, &heartbeat(api, &group, "m", epoch, topic)).expect("an answer"));
         let (epoch, _) = beat(0, Some("later"));
         make(&process, "PUT", "/v1/queues/%2F/later", &json!({}));
         assert_eq!(beat(epoch, None), (epoch, false), "api {api}");
@@ -101,11 +117,24 @@ fn a_queue_that_becomes_hidden_or_goes_changes_nothing_for_who_names_it() {
 #[test]
 fn a_name_is_kept_until_its_queue_may_be_used() {
     let folder = tempfile::tempdir().expect("a folder");
-    let flags = ["--set", "mainstem.password.iterations=1000", "--set", "group.consumer.assignment.interval.ms=0", "--set", "group.share.assignment.interval.ms=0"];
+    let flags = [
+        "--set",
+        "mainstem.password.iterations=1000",
+        "--set",
+        "group.consumer.assignment.interval.ms=0",
+        "--set",
+        "group.share.assignment.interval.ms=0",
+    ];
     let listeners = ["--set", "listeners=SASL_PLAINTEXT://127.0.0.1:0", "--set", "sasl.enabled.mechanisms=PLAIN"];
     let flags: Vec<&str> = flags.into_iter().chain(listeners).collect();
     let process = Process::start(&folder.path().join("data"), &flags);
-    let first = ask(&process, "PUT", "/v1/users/root", &[], &json!({"password": "root", "tags": ["administrator"]}).to_string());
+    let first = ask(
+        &process,
+        "PUT",
+        "/v1/users/root",
+        &[],
+        &json!({"password": "root", "tags": ["administrator"]}).to_string(),
+    );
     assert_eq!(first.status, 201, "{}", first.body);
     make(&process, "PUT", "/v1/users/bob", &json!({"password": "bob"}));
     make(&process, "PUT", "/v1/queues/%2F/secret", &json!({}));
@@ -121,10 +150,16 @@ fn a_name_is_kept_until_its_queue_may_be_used() {
     for api in [CONSUMERS, SHARERS] {
         let group = format!("{api}");
         make(&process, "PUT", "/v1/users/bob/permissions/%2F", &json!({"configure": "", "write": "", "read": ""}));
-        let mut beat = |epoch, topic| told(&exchange(&mut socket, &heartbeat(api, &group, "m", epoch, topic)).expect("an answer"));
+        let mut beat =
+            |epoch, topic| told(&exchange(&mut socket, &heartbeat(api, &group, "m", epoch, topic)).expect("an answer"));
         let (mut epoch, assigned) = beat(0, Some("secret"));
         assert!(!assigned, "api {api}");
-        make(&process, "PUT", "/v1/users/bob/permissions/%2F", &json!({"configure": "", "write": "", "read": "^secret$"}));
+        make(
+            &process,
+            "PUT",
+            "/v1/users/bob/permissions/%2F",
+            &json!({"configure": "", "write": "", "read": "^secret$"}),
+        );
         let until = Instant::now() + PATIENCE;
         loop {
             let (next, assigned) = beat(epoch, None);

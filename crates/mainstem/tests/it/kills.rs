@@ -55,7 +55,15 @@ fn step(process: i32) -> bool {
 /// Restores, and returns copies of the data folder as it was after each change.
 fn states(backup: &Path, data: &Path, copies: &Path) -> Vec<PathBuf> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mainstem"));
-    command.arg("restore").arg("--from").arg(backup).arg("--data").arg(data).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg("restore")
+        .arg("--from")
+        .arg(backup)
+        .arg("--data")
+        .arg(data)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let trace = || {
         // SAFETY: a plain system call of the new process.
         match unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } {
@@ -106,7 +114,8 @@ fn judge(state: &Path, whole: &Path) -> State {
     let before = listing(state);
     let start = Process::try_start(state, FLAGS).err().unwrap_or_else(|| panic!("a broker starts with {before:?}"));
     for (ok, said) in [(false, start), mainstem(&["journal", "verify"], &[("--data", state)])] {
-        let is_named = said.contains("a restore was interrupted") && said.contains("run `mainstem restore` to it again, or remove it");
+        let is_named = said.contains("a restore was interrupted")
+            && said.contains("run `mainstem restore` to it again, or remove it");
         assert!(!ok && is_named, "{said}\nwith {before:?}");
     }
     assert_eq!(listing(state), before, "nothing is written to it");
@@ -129,12 +138,20 @@ fn a_kill_at_any_step_of_a_restore_leaves_what_no_broker_opens() {
         let states = states(&backup, &restored, &copies);
         let judged: Vec<State> = states.iter().map(|state| judge(state, &whole)).collect();
         assert!(judged.len() > 12, "{judged:?}");
-        assert!(judged.is_sorted_by_key(|state| match state { State::Untouched => 0, State::Refused => 1, State::Whole => 2 }), "{judged:?}");
+        assert!(
+            judged.is_sorted_by_key(|state| match state {
+                State::Untouched => 0,
+                State::Refused => 1,
+                State::Whole => 2,
+            }),
+            "{judged:?}"
+        );
         assert_eq!(judged.iter().filter(|state| **state == State::Whole).count(), 1, "{judged:?}");
         if !half.exists() {
             copy(states.iter().find(|state| files(state).len() > 4).expect("a state with some files"), &half);
         }
-        for state in states.iter().zip(&judged).filter_map(|(state, judged)| (*judged != State::Whole).then_some(state)) {
+        for state in states.iter().zip(&judged).filter_map(|(state, judged)| (*judged != State::Whole).then_some(state))
+        {
             let (ok, said) = mainstem(&["restore"], &[("--from", &backup), ("--data", state)]);
             assert!(ok && is_same(&whole, state), "{said}");
         }
@@ -142,7 +159,10 @@ fn a_kill_at_any_step_of_a_restore_leaves_what_no_broker_opens() {
     // Begun again and killed again: at no time is the folder taken for an empty one.
     let states = states(&backup, &half, &scratch.path().join("half-states"));
     let judged: Vec<State> = states.iter().map(|state| judge(state, &whole)).collect();
-    assert!(judged.last() == Some(&State::Whole) && judged[..judged.len() - 1].iter().all(|state| *state == State::Refused), "{judged:?}");
+    assert!(
+        judged.last() == Some(&State::Whole) && judged[..judged.len() - 1].iter().all(|state| *state == State::Refused),
+        "{judged:?}"
+    );
     let process = Process::start(states.last().expect("some"), FLAGS);
     assert!(process.terminate().1);
 }

@@ -60,7 +60,10 @@ fn a_long_request_holds_up_nobody_else_and_what_follows_comes_after_it() {
     assert!(!is_answered(&long), "so many entries are not looked at as fast as that");
     let answer = receive(&mut long).expect("an answer");
     // Correlation id, one topic with its name, one partition: its number and the code.
-    assert_eq!((&answer[..11], &answer[15..21]), (&[0, 0, 0, 7, 0, 0, 0, 1, 0, 1, b't'][..], &[&[0; 4][..], &INVALID_REQUEST.to_be_bytes()].concat()[..]));
+    assert_eq!(
+        (&answer[..11], &answer[15..21]),
+        (&[0, 0, 0, 7, 0, 0, 0, 1, 0, 1, b't'][..], &[&[0; 4][..], &INVALID_REQUEST.to_be_bytes()].concat()[..])
+    );
     assert_eq!(receive(&mut long).expect("the answer to what followed")[..6], [0, 0, 0, 7, 0, 0]);
 }
 

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use amqp_wire::{
-    Encode, EncodedProperties, Method, Parsed, ProtocolHeader, ShortBytes, Table, basic, channel, connection, parse_frame, queue, short, tx, write_content,
-    write_method,
+    Encode, EncodedProperties, Method, Parsed, ProtocolHeader, ShortBytes, Table, basic, channel, connection,
+    parse_frame, queue, short, tx, write_content, write_method,
 };
 
 use crate::administration::ask;
@@ -31,12 +31,15 @@ impl Client {
         client.send(&ProtocolHeader::AMQP_0_9_1.to_bytes());
         client.expect("Connection(Start(");
         let properties = Table::build(|_| {});
-        client.method(0, &connection::StartOk {
-            client_properties: properties.view(),
-            mechanism: short("PLAIN"),
-            response: b"\0guest\0guest",
-            locale: short("en_US"),
-        });
+        client.method(
+            0,
+            &connection::StartOk {
+                client_properties: properties.view(),
+                mechanism: short("PLAIN"),
+                response: b"\0guest\0guest",
+                locale: short("en_US"),
+            },
+        );
         client.expect("Connection(Tune(");
         client.method(0, &connection::TuneOk { channel_max: 2047, frame_max: FRAME_MAX, heartbeat: 0 });
         client.method(0, &connection::Open { virtual_host: short("/") });
@@ -85,7 +88,10 @@ impl Client {
             if text.contains(wanted) {
                 return;
             }
-            assert!(text.contains("Tx(SelectOk") || text.contains("Channel(Close(") && text.contains("reply_code: 311"), "{text}");
+            assert!(
+                text.contains("Tx(SelectOk") || text.contains("Channel(Close(") && text.contains("reply_code: 311"),
+                "{text}"
+            );
         }
     }
 }
@@ -112,7 +118,8 @@ fn half_bodies_and_open_transactions_of_many_channels_stay_within_their_part_of_
     let folder = tempfile::tempdir().expect("a folder");
     let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0"]);
     let before = process.resident();
-    let (mut bodies, mut transactions, mut modest) = (Client::open(&process), Client::open(&process), Client::open(&process));
+    let (mut bodies, mut transactions, mut modest) =
+        (Client::open(&process), Client::open(&process), Client::open(&process));
     for number in 1..=CHANNELS {
         bodies.ask(number, &channel::Open {}, "Channel(OpenOk");
         let whole = publish(number, BODY_BYTES);
@@ -144,12 +151,14 @@ fn frames_that_come_in_pieces_stay_within_their_part_of_the_memory() {
     let folder = tempfile::tempdir().expect("a folder");
     let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0"]);
     let whole = publish(1, FRAME_MAX as usize - 8);
-    let mut senders: Vec<_> = (0..CONNECTIONS).map(|_| {
-        let mut client = Client::open(&process);
-        client.ask(1, &channel::Open {}, "Channel(OpenOk");
-        client.socket.set_nonblocking(true).expect("a socket");
-        (client.socket, 0)
-    }).collect();
+    let mut senders: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut client = Client::open(&process);
+            client.ask(1, &channel::Open {}, "Channel(OpenOk");
+            client.socket.set_nonblocking(true).expect("a socket");
+            (client.socket, 0)
+        })
+        .collect();
     let before = process.resident();
     // Together 40 MiB, of which there are 16, and a few KiB of each.
     let mut most = 0;
@@ -180,12 +189,14 @@ fn a_connection_that_is_closed_within_a_large_frame_is_told_why() {
     let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0", "--memory", "64MiB"]);
     // Requests that have begun take half of what there is for them.
     let begun = [&2_000_000_u32.to_be_bytes()[..], &[0, 0, 0, 7, 0, 0, 0, 1], &vec![b'a'; 900_000]].concat();
-    let _others: Vec<TcpStream> = (0..5).map(|_| {
-        let mut socket = process.connect();
-        socket.set_nonblocking(true).expect("a socket");
-        let _ = socket.write(&begun);
-        socket
-    }).collect();
+    let _others: Vec<TcpStream> = (0..5)
+        .map(|_| {
+            let mut socket = process.connect();
+            socket.set_nonblocking(true).expect("a socket");
+            let _ = socket.write(&begun);
+            socket
+        })
+        .collect();
     let began = std::time::Instant::now();
     while metric(&process, "mainstem_memory_frame_bytes ") < 4 * MIB {
         assert!(began.elapsed() < PATIENCE, "they are read");
@@ -199,7 +210,11 @@ fn a_connection_that_is_closed_within_a_large_frame_is_told_why() {
     let guest = [("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=")];
     let names = ask(&process, "GET", "/api/connections", &guest, "").body;
     let own = client.socket.local_addr().expect("an address").port();
-    let name = names.as_array().expect("a list").iter().find(|one| one["peer_port"] == own).expect("it is there")["name"].as_str().expect("a name").to_owned();
+    let name =
+        names.as_array().expect("a list").iter().find(|one| one["peer_port"] == own).expect("it is there")["name"]
+            .as_str()
+            .expect("a name")
+            .to_owned();
     let path = format!("/api/connections/{}", name.replace(' ', "%20").replace('>', "%3E"));
     assert_eq!(ask(&process, "DELETE", &path, &guest, "").status, 204);
     client.send(&whole[60_000..]);
@@ -249,12 +264,14 @@ fn requests_that_have_begun_on_many_connections_stay_within_their_part_of_the_me
     let process = Process::start(folder.path(), &[]);
     let before = process.resident();
     let begun = [&900_000_u32.to_be_bytes()[..], &vec![0; SENT]].concat();
-    let connections: Vec<_> = (0..CONNECTIONS).map(|_| {
-        let mut socket = process.connect();
-        // Some are ended meanwhile.
-        let _ = socket.write_all(&begun);
-        socket
-    }).collect();
+    let connections: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut socket = process.connect();
+            // Some are ended meanwhile.
+            let _ = socket.write_all(&begun);
+            socket
+        })
+        .collect();
     std::thread::sleep(std::time::Duration::from_secs(1));
     let grown = process.most_resident().saturating_sub(before);
     assert!(grown < 64 * MIB, "{} MiB more", grown / MIB);
@@ -299,5 +316,8 @@ fn bodies_of_http_that_do_not_end_stay_within_their_part_of_the_memory() {
     }
     let grown = process.resident().saturating_sub(before);
     assert!(grown < 64 * MIB, "{} MiB more", grown / MIB);
-    assert_eq!(crate::administration::change(&process, "POST", "/v1/topics", serde_json::json!({"name": "others"})).status, 201);
+    assert_eq!(
+        crate::administration::change(&process, "POST", "/v1/topics", serde_json::json!({"name": "others"})).status,
+        201
+    );
 }

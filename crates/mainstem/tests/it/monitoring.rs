@@ -30,7 +30,11 @@ const LATER: [(&str, &str, &str); 8] = [
     ("vhost_limit_used", "gauge", "How many there are of what mainstem_vhost_limit bounds."),
     ("user_limit", "gauge", "Limits of users who have some, a thousand at most."),
     ("user_limit_used", "gauge", "How many there are of what mainstem_user_limit bounds."),
-    ("tls_certificate_expiration_timestamp_seconds", "gauge", "When the first of the broker's certificates ends, since 1970."),
+    (
+        "tls_certificate_expiration_timestamp_seconds",
+        "gauge",
+        "When the first of the broker's certificates ends, since 1970.",
+    ),
 ];
 
 fn served() -> Vec<Row> {
@@ -93,7 +97,8 @@ fn metrics_are_documented_and_dashboard_and_rules_name_those_that_there_are() {
         let missing: Vec<_> = used.difference(&samples).collect();
         assert!(missing.is_empty(), "{name} names metrics that are not served: {missing:?}");
     }
-    let mut table: Vec<String> = rows.iter().map(|(name, kind, help)| format!("| `{name}` | {kind} | {} |", help.replace('|', "\\|"))).collect();
+    let mut table: Vec<String> =
+        rows.iter().map(|(name, kind, help)| format!("| `{name}` | {kind} | {} |", help.replace('|', "\\|"))).collect();
     table.sort();
     let path = root().join("docs/metrics.md");
     let document = fs::read_to_string(&path).expect("docs/metrics.md");
@@ -103,5 +108,8 @@ fn metrics_are_documented_and_dashboard_and_rules_name_those_that_there_are() {
         fs::write(&path, format!("{before}| --- | --- | --- |\n{table}")).expect("it is written");
         return;
     }
-    assert_eq!(written, table, "docs/metrics.md differs from what is served: UPDATE=1 cargo test -p mainstem --test it monitoring");
+    assert_eq!(
+        written, table,
+        "docs/metrics.md differs from what is served: UPDATE=1 cargo test -p mainstem --test it monitoring"
+    );
 }

@@ -16,7 +16,8 @@ pub fn document(process: &Process) -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
     DOCUMENT.get_or_init(|| {
         let mut socket = TcpStream::connect(process.admin).expect("the port is open");
-        write!(socket, "GET /v1/openapi.json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").expect("it is read");
+        write!(socket, "GET /v1/openapi.json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .expect("it is read");
         let mut answer = String::new();
         socket.read_to_string(&mut answer).expect("an answer");
         serde_json::from_str(answer.split_once("\r\n\r\n").expect("a body").1).expect("JSON")
@@ -30,7 +31,11 @@ fn check(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<()
     }
     if let Some(choices) = schema["anyOf"].as_array() {
         let outcomes: Vec<_> = choices.iter().map(|choice| check(document, choice, value, at)).collect();
-        return if outcomes.iter().any(Result::is_ok) { Ok(()) } else { outcomes.into_iter().next().expect("a choice") };
+        return if outcomes.iter().any(Result::is_ok) {
+            Ok(())
+        } else {
+            outcomes.into_iter().next().expect("a choice")
+        };
     }
     let fits = match schema["type"].as_str() {
         None => true,
@@ -41,10 +46,15 @@ fn check(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<()
         Some("boolean") => value.is_boolean(),
         Some("array") => {
             let Some(items) = value.as_array() else { return Err(format!("{at} is no list: {value}")) };
-            return items.iter().enumerate().try_for_each(|(place, item)| check(document, &schema["items"], item, &format!("{at}[{place}]")));
+            return items
+                .iter()
+                .enumerate()
+                .try_for_each(|(place, item)| check(document, &schema["items"], item, &format!("{at}[{place}]")));
         }
         Some("object") => {
-            let (Some(fields), known) = (value.as_object(), schema["properties"].as_object()) else { return Err(format!("{at} is no object: {value}")) };
+            let (Some(fields), known) = (value.as_object(), schema["properties"].as_object()) else {
+                return Err(format!("{at} is no object: {value}"));
+            };
             let Some(known) = known else { return Ok(()) };
             if let Some(other) = fields.keys().find(|name| !known.contains_key(*name)) {
                 return Err(format!("{at}.{other} is not described"));
@@ -67,10 +77,13 @@ fn described<'d>(document: &'d Value, path: &str) -> Option<&'d Value> {
     let is_name = |segment: &str| segment.starts_with('{');
     let fits = |pattern: &str| {
         let wanted: Vec<&str> = pattern.split('/').collect();
-        wanted.len() == given.len() && wanted.iter().zip(&given).all(|(wanted, given)| is_name(wanted) || wanted == given)
+        wanted.len() == given.len()
+            && wanted.iter().zip(&given).all(|(wanted, given)| is_name(wanted) || wanted == given)
     };
     let paths = document["paths"].as_object().expect("paths").iter().filter(|(pattern, _)| fits(pattern));
-    paths.min_by_key(|(pattern, _)| pattern.split('/').filter(|segment| is_name(segment)).count()).map(|(_, found)| found)
+    paths
+        .min_by_key(|(pattern, _)| pattern.split('/').filter(|segment| is_name(segment)).count())
+        .map(|(_, found)| found)
 }
 
 /// Holds an answer, and what was sent for it, against the description. `body`: what came as JSON, if anything did.
@@ -78,14 +91,16 @@ pub fn hold(document: &Value, (method, path): (&str, &str), sent: &str, status: 
     let path = path.split('?').next().unwrap_or_default();
     let shown = format!("{method} {path}");
     // Who asks for the head is answered as who asks for all.
-    let operation = described(document, path).map_or(&Value::Null, |found| &found[method.to_lowercase().replace("head", "get")]);
+    let operation =
+        described(document, path).map_or(&Value::Null, |found| &found[method.to_lowercase().replace("head", "get")]);
     let success = (200..300).contains(&status);
     assert!(!success || operation.is_object(), "{shown} is answered with {status} and not described");
     if success && !sent.is_empty() {
         let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
         assert!(schema.is_object(), "{shown} takes a body that is not described");
         let sent = serde_json::from_str(sent).expect("JSON was sent");
-        check(document, schema, &sent, "body").unwrap_or_else(|fault| panic!("{shown} has taken another body than is described: {fault}"));
+        check(document, schema, &sent, "body")
+            .unwrap_or_else(|fault| panic!("{shown} has taken another body than is described: {fault}"));
     }
     let error = json!({"$ref": "#/components/schemas/Error"});
     let schema = match success {
@@ -109,7 +124,10 @@ pub fn hold(document: &Value, (method, path): (&str, &str), sent: &str, status: 
 fn keys(value: &Value, at: &str, allowed: &[&str], needed: &[&str]) {
     let fields = value.as_object().unwrap_or_else(|| panic!("{at} is an object"));
     for name in fields.keys() {
-        assert!(allowed.contains(&name.as_str()) || needed.contains(&name.as_str()), "{at}.{name} is nothing that OpenAPI knows there");
+        assert!(
+            allowed.contains(&name.as_str()) || needed.contains(&name.as_str()),
+            "{at}.{name} is nothing that OpenAPI knows there"
+        );
     }
     for name in needed {
         assert!(fields.contains_key(*name), "{at}.{name} is missing");
@@ -138,7 +156,10 @@ fn schema(document: &Value, value: &Value, at: &str) {
     let mut seen = BTreeSet::new();
     for name in value.get("required").and_then(Value::as_array).into_iter().flatten() {
         let name = name.as_str().expect("a name");
-        assert!(seen.insert(name) && properties.is_some_and(|all| all.contains_key(name)), "{at} needs {name}, which comes twice or is not described");
+        assert!(
+            seen.insert(name) && properties.is_some_and(|all| all.contains_key(name)),
+            "{at} needs {name}, which comes twice or is not described"
+        );
     }
 }
 
@@ -156,16 +177,25 @@ fn parameters(document: &Value, operation: &Value, path: &str, at: &str) {
         keys(found, at, &["description"], &["name", "in", "required", "schema"]);
         let (name, place) = (found["name"].as_str().expect("a name"), found["in"].as_str().expect("a place"));
         assert!(seen.insert((place, name)), "{at}: {name} comes twice");
-        assert!(matches!((place, &found["required"]), ("path", Value::Bool(true)) | ("query", Value::Bool(false))), "{at}: {found}");
+        assert!(
+            matches!((place, &found["required"]), ("path", Value::Bool(true)) | ("query", Value::Bool(false))),
+            "{at}: {found}"
+        );
         schema(document, &found["schema"], at);
     }
-    let in_path: BTreeSet<&str> = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).collect();
+    let in_path: BTreeSet<&str> =
+        path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).collect();
     let named: BTreeSet<&str> = seen.iter().filter(|(place, _)| *place == "path").map(|(_, name)| *name).collect();
     assert_eq!(in_path, named, "{at}: names of the path");
 }
 
 fn operation(document: &Value, value: &Value, path: &str, at: &str) {
-    keys(value, at, &["description", "requestBody", "security"], &["operationId", "summary", "tags", "parameters", "responses"]);
+    keys(
+        value,
+        at,
+        &["description", "requestBody", "security"],
+        &["operationId", "summary", "tags", "parameters", "responses"],
+    );
     parameters(document, value, path, at);
     if let Some(body) = value.get("requestBody") {
         keys(body, at, &["required", "description"], &["content"]);
@@ -175,7 +205,11 @@ fn operation(document: &Value, value: &Value, path: &str, at: &str) {
     let responses = value["responses"].as_object().expect("answers");
     assert!(responses.keys().any(|status| status.starts_with('2')), "{at}: nothing is answered when all is well");
     for (status, response) in responses {
-        assert!(status == "default" || status.len() == 3 && status.parse::<u16>().is_ok_and(|status| (100..600).contains(&status)), "{at}: {status}");
+        assert!(
+            status == "default"
+                || status.len() == 3 && status.parse::<u16>().is_ok_and(|status| (100..600).contains(&status)),
+            "{at}: {status}"
+        );
         keys(response, at, &["content", "headers"], &["description"]);
         response.get("content").into_iter().for_each(|found| content(document, found, at));
     }
@@ -196,7 +230,11 @@ fn the_description_keeps_the_rules_of_openapi() {
     keys(&document, "the document", &["servers", "security", "components"], &["openapi", "info", "paths"]);
     assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.1.")));
     keys(&document["info"], "info", &["description"], &["title", "version"]);
-    document["servers"].as_array().expect("a list").iter().for_each(|server| keys(server, "servers", &["description"], &["url"]));
+    document["servers"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .for_each(|server| keys(server, "servers", &["description"], &["url"]));
     security(&document, &document["security"], "the document");
     keys(&document["components"], "components", &["schemas", "securitySchemes"], &[]);
     for (name, found) in document["components"]["schemas"].as_object().expect("shapes") {
@@ -206,14 +244,18 @@ fn the_description_keeps_the_rules_of_openapi() {
     let (mut ids, mut shapes) = (BTreeSet::new(), BTreeSet::new());
     for (path, found) in document["paths"].as_object().expect("paths") {
         assert!(path.starts_with('/'), "{path}");
-        let shape: Vec<&str> = path.split('/').map(|segment| if segment.starts_with('{') { "{}" } else { segment }).collect();
+        let shape: Vec<&str> =
+            path.split('/').map(|segment| if segment.starts_with('{') { "{}" } else { segment }).collect();
         assert!(shapes.insert(shape.join("/")), "{path} differs from another only by names");
         keys(found, path, &["get", "put", "post", "delete", "patch"], &[]);
         for (method, one) in found.as_object().expect("operations") {
             let at = format!("{method} {path}");
             operation(&document, one, path, &at);
             one.get("security").into_iter().for_each(|ways| security(&document, ways, &at));
-            assert!(ids.insert(one["operationId"].as_str().expect("a name").to_owned()), "{at}: its name is another's, too");
+            assert!(
+                ids.insert(one["operationId"].as_str().expect("a name").to_owned()),
+                "{at}: its name is another's, too"
+            );
         }
     }
     assert!(ids.len() > 60, "{}", ids.len());

@@ -35,13 +35,18 @@ fn doctor_says_what_is_bad_and_what_to_do() {
     let mut shell = Command::new("sh");
     shell.args(["-c", &limited]);
     let done = output(shell);
-    assert!(!done.status.success() && text(&done).contains("limit 512") && text(&done).contains("LimitNOFILE"), "{}", text(&done));
+    assert!(
+        !done.status.success() && text(&done).contains("limit 512") && text(&done).contains("LimitNOFILE"),
+        "{}",
+        text(&done)
+    );
 }
 
 /// What doctor finds about something, as it tells programs.
 fn finding(data: &std::path::Path, about: &str) -> serde_json::Value {
     let done = mainstem(&["doctor", "--json", "--data", &data.display().to_string()]);
-    let all: Vec<serde_json::Value> = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&done)));
+    let all: Vec<serde_json::Value> =
+        serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&done)));
     let is_bad = all.iter().any(|one| one["verdict"] == "bad");
     assert_eq!(done.status.success(), !is_bad, "{}", text(&done));
     all.into_iter().find(|one| one["about"] == about).unwrap_or_else(|| panic!("{about} in {}", text(&done)))
@@ -53,9 +58,17 @@ fn doctor_looks_at_the_limits_of_the_broker_that_runs() {
     let process = Process::start_limited(folder.path(), "ulimit -n 700; ulimit -l 64", &[]);
     let files = finding(folder.path(), "open files");
     let found = files["found"].as_str().unwrap();
-    assert!(found.starts_with("limit 700, ") && found.contains(&format!("of the running broker, process {}", process.id())), "{files}");
+    assert!(
+        found.starts_with("limit 700, ") && found.contains(&format!("of the running broker, process {}", process.id())),
+        "{files}"
+    );
     assert!(files["verdict"] == "bad" && files["advice"].as_str().unwrap().contains("LimitNOFILE"), "{files}");
-    assert!(finding(folder.path(), "locked memory")["found"].as_str().unwrap().starts_with("limit 64 KiB (of the running broker"));
+    assert!(
+        finding(folder.path(), "locked memory")["found"]
+            .as_str()
+            .unwrap()
+            .starts_with("limit 64 KiB (of the running broker")
+    );
     assert!(process.terminate().1);
     assert!(finding(folder.path(), "open files")["found"].as_str().unwrap().contains("of this shell"));
 }
@@ -66,7 +79,10 @@ fn doctor_finds_what_the_service_could_not_open_and_a_clock_that_was_set_back() 
     let data = folder.path().join("data");
     assert_eq!(finding(&data, "owner")["found"], "nothing is there yet");
     assert!(Process::start(&data, &[]).terminate().1);
-    assert_eq!((&finding(&data, "owner")["verdict"], &finding(&data, "clock")["verdict"] != "bad"), (&serde_json::json!("ok"), true));
+    assert_eq!(
+        (&finding(&data, "owner")["verdict"], &finding(&data, "clock")["verdict"] != "bad"),
+        (&serde_json::json!("ok"), true)
+    );
     let file = data.join("journal-0/segment-000000000001");
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(86_400);
     std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
@@ -171,13 +187,20 @@ fn an_empty_folder_is_backed_up_restored_and_verified() {
     let manifest = std::path::Path::new(&backup).join("backup.toml");
     let newer = std::fs::read_to_string(&manifest).unwrap().replace("format_version = 1", "format_version = 9");
     std::fs::write(&manifest, newer).unwrap();
-    let done = mainstem(&["restore", "--from", &backup, "--data", &elsewhere.path().join("third").display().to_string()]);
-    assert!(!done.status.success() && text(&done).contains("format version 9, this release reads up to 1"), "{}", text(&done));
+    let done =
+        mainstem(&["restore", "--from", &backup, "--data", &elsewhere.path().join("third").display().to_string()]);
+    assert!(
+        !done.status.success() && text(&done).contains("format version 9, this release reads up to 1"),
+        "{}",
+        text(&done)
+    );
 }
 
 /// Names in a folder.
 fn names(folder: &std::path::Path) -> Vec<String> {
-    std::fs::read_dir(folder).map(|entries| entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()).unwrap_or_default()
+    std::fs::read_dir(folder)
+        .map(|entries| entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect())
+        .unwrap_or_default()
 }
 
 #[test]
@@ -185,12 +208,15 @@ fn a_backup_that_fails_or_breaks_off_is_in_nobodys_way() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let process = Process::start(folder.path(), &[]);
     let to = |name: &str| elsewhere.path().join(name);
-    let backup = |name: &str| mainstem(&["backup", "--admin", &process.admin.to_string(), "--to", &to(name).display().to_string()]);
+    let backup = |name: &str| {
+        mainstem(&["backup", "--admin", &process.admin.to_string(), "--to", &to(name).display().to_string()])
+    };
     assert!(backup("first").status.success());
     let manifest = std::fs::read_to_string(to("first").join("backup.toml")).unwrap();
     assert!(!to("first").join("backup.unfinished").exists());
     // What lies in the archive and is of no log is not in the backup, and in nobody's way.
-    let uuid = manifest.lines().find_map(|line| line.strip_prefix("uuid = \"")).unwrap().trim_end_matches('"').to_owned();
+    let uuid =
+        manifest.lines().find_map(|line| line.strip_prefix("uuid = \"")).unwrap().trim_end_matches('"').to_owned();
     let objects = folder.path().join("archive").join(&uuid);
     std::fs::create_dir_all(&objects).unwrap();
     std::os::unix::fs::symlink("/nowhere/at/all", objects.join("object")).unwrap();
@@ -221,9 +247,15 @@ fn a_restore_that_breaks_off_is_begun_again_and_spares_the_backup() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = elsewhere.path().join("backup");
     let process = Process::start(folder.path(), &[]);
-    assert!(mainstem(&["backup", "--admin", &process.admin.to_string(), "--to", &backup.display().to_string()]).status.success());
+    assert!(
+        mainstem(&["backup", "--admin", &process.admin.to_string(), "--to", &backup.display().to_string()])
+            .status
+            .success()
+    );
     assert!(process.terminate().1);
-    let restore = |to: &std::path::Path| mainstem(&["restore", "--from", &backup.display().to_string(), "--data", &to.display().to_string()]);
+    let restore = |to: &std::path::Path| {
+        mainstem(&["restore", "--from", &backup.display().to_string(), "--data", &to.display().to_string()])
+    };
     let data = elsewhere.path().join("data");
     std::fs::create_dir_all(data.join("journal-0")).unwrap();
     std::fs::write(data.join("journal-0/segment-000000000001"), "half").unwrap();
@@ -239,10 +271,19 @@ fn a_restore_that_breaks_off_is_begun_again_and_spares_the_backup() {
     assert!(Process::start(&data, &[]).terminate().1);
     let before = names(&backup).len();
     let done = restore(&backup.join("data"));
-    assert!(!done.status.success() && text(&done).contains("is in the backup") && names(&backup).len() == before, "{}", text(&done));
+    assert!(
+        !done.status.success() && text(&done).contains("is in the backup") && names(&backup).len() == before,
+        "{}",
+        text(&done)
+    );
     let out = data.join("salvaged");
-    let done = mainstem(&["journal", "salvage", "--data", &data.display().to_string(), "--out", &out.display().to_string()]);
-    assert!(!done.status.success() && text(&done).contains("is in the damaged folder") && !out.exists(), "{}", text(&done));
+    let done =
+        mainstem(&["journal", "salvage", "--data", &data.display().to_string(), "--out", &out.display().to_string()]);
+    assert!(
+        !done.status.success() && text(&done).contains("is in the damaged folder") && !out.exists(),
+        "{}",
+        text(&done)
+    );
 }
 
 #[test]
@@ -254,11 +295,18 @@ fn sighup_has_a_moved_log_begun_anew() {
     process.hang_up();
     let began = std::time::Instant::now();
     while !std::fs::read_to_string(&log).unwrap_or_default().contains("configuration read again") {
-        assert!(began.elapsed() < crate::process::PATIENCE, "the log goes on: {}", std::fs::read_to_string(&moved).unwrap_or_default());
+        assert!(
+            began.elapsed() < crate::process::PATIENCE,
+            "the log goes on: {}",
+            std::fs::read_to_string(&moved).unwrap_or_default()
+        );
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert!(process.terminate().1);
-    assert!(std::fs::read_to_string(&log).unwrap().contains("stopped") && !std::fs::read_to_string(&moved).unwrap().contains("stopped"));
+    assert!(
+        std::fs::read_to_string(&log).unwrap().contains("stopped")
+            && !std::fs::read_to_string(&moved).unwrap().contains("stopped")
+    );
 }
 
 #[test]
@@ -272,7 +320,14 @@ fn looking_at_a_folder_changes_nothing_of_it() {
     let lock = std::fs::read_to_string(data.join("lock")).unwrap();
     let elsewhere = folder.path().join("none");
     for archive in [data.join("archive"), elsewhere.clone()] {
-        let done = mainstem(&["journal", "verify", "--data", &data.display().to_string(), "--archive", &archive.display().to_string()]);
+        let done = mainstem(&[
+            "journal",
+            "verify",
+            "--data",
+            &data.display().to_string(),
+            "--archive",
+            &archive.display().to_string(),
+        ]);
         assert!(done.status.success(), "{}", text(&done));
     }
     assert_eq!(std::fs::read_to_string(data.join("lock")).unwrap(), lock, "the process id of the last broker");
@@ -284,7 +339,10 @@ fn looking_at_a_folder_changes_nothing_of_it() {
 fn a_loss_that_no_journal_can_have_is_not_accepted() {
     let folder = tempfile::tempdir().unwrap();
     for id in ["9-3-0", "x", "0"] {
-        let text = text(&output(serve(folder.path(), &["--accept-loss", id, "--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--amqp", "none"])));
+        let text = text(&output(serve(
+            folder.path(),
+            &["--accept-loss", id, "--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--amqp", "none"],
+        )));
         assert!(text.contains(&format!("--accept-loss {id} names no damage")), "{id}: {text}");
     }
 }

@@ -42,7 +42,11 @@ impl Process {
     /// The same, with the limits that a shell sets before, like `ulimit -n 700`.
     pub fn start_limited(data: &Path, limits: &str, flags: &[&str]) -> Self {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("{limits}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_mainstem"), "serve", "--data"]).arg(data).args(flags).stdin(Stdio::null());
+        command
+            .args(["-c", &format!("{limits}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_mainstem"), "serve", "--data"])
+            .arg(data)
+            .args(flags)
+            .stdin(Stdio::null());
         Self::start_by(command)
     }
 
@@ -58,7 +62,11 @@ impl Process {
     fn try_start_by(mut command: Command) -> Result<Self, String> {
         let speaks_amqp = command.get_args().any(|flag| flag == "--amqp");
         let has_memory = command.get_args().any(|flag| flag == "--memory");
-        command.args(["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0"]).args(if has_memory { &[][..] } else { &["--memory", "128MiB"] });
+        command.args(["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0"]).args(if has_memory {
+            &[][..]
+        } else {
+            &["--memory", "128MiB"]
+        });
         command.args(if speaks_amqp { &[][..] } else { &["--amqp", "none"] });
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
         let lines = Mutex::new(lines_of(child.stdout.take().expect("a pipe")));
@@ -66,14 +74,22 @@ impl Process {
         let mut process = Self { child, lines, printed: String::new(), kafka: nowhere, admin: nowhere };
         let deadline = Instant::now() + PATIENCE;
         while !process.printed.contains("ready after") {
-            match process.lines.get_mut().expect("no reader panics").recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match process
+                .lines
+                .get_mut()
+                .expect("no reader panics")
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
                 Ok(line) => process.printed.push_str(&line),
                 Err(RecvTimeoutError::Timeout) => panic!("not ready in time:\n{}", process.printed),
                 Err(RecvTimeoutError::Disconnected) => return Err(process.said()),
             }
         }
         (process.kafka, process.admin) = (process.address("kafka"), process.address("admin"));
-        assert!(process.ask_admin("/health/ready").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")), "what says that it is ready is");
+        assert!(
+            process.ask_admin("/health/ready").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")),
+            "what says that it is ready is"
+        );
         Ok(process)
     }
 
@@ -90,7 +106,8 @@ impl Process {
     fn address_of(&self, name: &str, is_it: impl Fn(&str) -> bool) -> SocketAddr {
         let of = |line: &str| {
             let mut words = line.split_whitespace();
-            let address = (words.next() == Some(name) && is_it(line)).then(|| words.next())??.trim_start_matches("http://");
+            let address =
+                (words.next() == Some(name) && is_it(line)).then(|| words.next())??.trim_start_matches("http://");
             address.split('/').next()?.parse::<SocketAddr>().ok()
         };
         self.printed.lines().filter_map(of).rfind(|address| address.ip().is_loopback()).expect("an address")
@@ -113,7 +130,8 @@ impl Process {
 
     fn memory(&self, row: &str) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
-        let kib = status.lines().find_map(|line| line.strip_prefix(row)?.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+        let kib =
+            status.lines().find_map(|line| line.strip_prefix(row)?.trim().strip_suffix(" kB")?.parse::<usize>().ok());
         kib.expect("a size") << 10
     }
 

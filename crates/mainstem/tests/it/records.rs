@@ -33,7 +33,9 @@ fn pages(process: &Process, query: &str) -> Vec<Vec<(u64, u64)>> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = get(process, &format!("/v1/topics/t/records?{query}{cursor}"));
-        let place = |record: &Value| (record["partition"].as_u64().expect("a number"), record["offset"].as_u64().expect("a number"));
+        let place = |record: &Value| {
+            (record["partition"].as_u64().expect("a number"), record["offset"].as_u64().expect("a number"))
+        };
         all.push(page["records"].as_array().expect("a list").iter().map(place).collect());
         assert!(all.len() < 200, "it comes to an end");
         match page["cursor"].as_str() {
@@ -47,15 +49,21 @@ fn pages(process: &Process, query: &str) -> Vec<Vec<(u64, u64)>> {
 fn every_record_is_found_once_in_both_orders() {
     let (_folder, process) = with_topic(3, json!({}));
     for number in 0..RECORDS {
-        publish(&process, json!({"key": format!("k{}", number % 10), "value": json!({"n": number}).to_string(), "timestamp": null}));
+        publish(
+            &process,
+            json!({"key": format!("k{}", number % 10), "value": json!({"n": number}).to_string(), "timestamp": null}),
+        );
     }
-    for query in ["order=newest&limit=7", "order=oldest&limit=7", "order=newest&limit=500", "order=oldest&limit=1", "limit=50"] {
+    for query in
+        ["order=newest&limit=7", "order=oldest&limit=7", "order=newest&limit=500", "order=oldest&limit=1", "limit=50"]
+    {
         let pages = pages(&process, query);
         let found: Vec<(u64, u64)> = pages.iter().flatten().copied().collect();
         let once: BTreeSet<_> = found.iter().collect();
         assert_eq!((found.len(), once.len()), (RECORDS, RECORDS), "{query}");
         for partition in 0..3 {
-            let mut offsets: Vec<u64> = found.iter().filter(|(of, _)| *of == partition).map(|(_, offset)| *offset).collect();
+            let mut offsets: Vec<u64> =
+                found.iter().filter(|(of, _)| *of == partition).map(|(_, offset)| *offset).collect();
             if !query.contains("oldest") {
                 offsets.reverse();
             }
@@ -88,7 +96,11 @@ fn what_is_deleted_meanwhile_is_not_there() {
         let act = |writes: bool| {
             let mut seen = BTreeSet::new();
             while !over.load(Ordering::SeqCst) {
-                let answer = if writes { change(&process, "POST", &path, json!({"value": "x"})) } else { ask(&process, "GET", &path, &[], "") };
+                let answer = if writes {
+                    change(&process, "POST", &path, json!({"value": "x"}))
+                } else {
+                    ask(&process, "GET", &path, &[], "")
+                };
                 assert_ne!(answer.status, 500, "{} {}", if writes { "POST" } else { "GET" }, answer.body);
                 seen.insert(answer.status);
             }
@@ -137,16 +149,25 @@ fn batches_that_unpack_to_much_end_a_page_and_nothing_is_missed() {
 fn what_is_published_is_what_is_found() {
     let (_folder, process) = with_topic(2, json!({"compression.type": "zstd"}));
     let headers = json!([{"name": "trace", "value": "7"}, {"name": "none", "value": null}]);
-    let at = publish(&process, json!({"partition": 1, "key": "/wA=", "key_encoding": "base64", "value": "text", "headers": headers, "timestamp": 1_700_000_000_000_i64}));
-    assert_eq!((&at["partition"], &at["offset"], &at["timestamp"]), (&json!(1), &json!(0), &json!(1_700_000_000_000_i64)));
+    let at = publish(
+        &process,
+        json!({"partition": 1, "key": "/wA=", "key_encoding": "base64", "value": "text", "headers": headers, "timestamp": 1_700_000_000_000_i64}),
+    );
+    assert_eq!(
+        (&at["partition"], &at["offset"], &at["timestamp"]),
+        (&json!(1), &json!(0), &json!(1_700_000_000_000_i64))
+    );
     publish(&process, json!({"partition": 1, "key": "gone"}));
     let found = get(&process, "/v1/topics/t/records?order=oldest&partition=1&truncate=16");
     let field = |text: Option<&str>, base64: Option<&str>, bytes: u64| json!({"text": text, "base64": base64, "bytes": bytes, "truncated": false});
-    assert_eq!(found["records"][0], json!({
-        "partition": 1, "offset": 0, "timestamp": 1_700_000_000_000_i64, "bytes": 16,
-        "key": field(None, Some("/wA="), 2), "value": field(Some("text"), None, 4),
-        "headers": [{"name": "trace", "value": field(Some("7"), None, 1)}, {"name": "none", "value": null}], "headers_left_out": 0, "amqp": null,
-    }));
+    assert_eq!(
+        found["records"][0],
+        json!({
+            "partition": 1, "offset": 0, "timestamp": 1_700_000_000_000_i64, "bytes": 16,
+            "key": field(None, Some("/wA="), 2), "value": field(Some("text"), None, 4),
+            "headers": [{"name": "trace", "value": field(Some("7"), None, 1)}, {"name": "none", "value": null}], "headers_left_out": 0, "amqp": null,
+        })
+    );
     assert_eq!(found["records"][1]["value"], Value::Null);
     assert_eq!(pages(&process, "header=trace%3D7").concat(), [(1, 0)]);
     assert_eq!(pages(&process, "header=none").concat(), [(1, 0)]);
@@ -156,21 +177,40 @@ fn what_is_published_is_what_is_found() {
 
 #[test]
 fn what_cannot_be_is_refused_by_its_field() {
-    let (_folder, process) = with_topic(2, json!({"cleanup.policy": "compact", "message.timestamp.before.max.ms": "1000", "max.message.bytes": "1000"}));
+    let (_folder, process) = with_topic(
+        2,
+        json!({"cleanup.policy": "compact", "message.timestamp.before.max.ms": "1000", "max.message.bytes": "1000"}),
+    );
     let long = "x".repeat(2000);
     for (body, field) in [
-        (json!({"partition": 2, "key": "k"}), "partition"), (json!({"value": "v"}), "key"), (json!({"key": "k", "timestamp": 5}), "timestamp"),
-        (json!({"key": "k", "value": long}), "value"), (json!({"key": "k", "value": "!", "value_encoding": "base64"}), "value"),
-        (json!({"key": "k", "key_encoding": "hex"}), "key_encoding"), (json!({"key": "k", "headers": [{"value": "v"}]}), "headers.0.name"),
-        (json!({"key": 7}), "key"), (json!({"other": 1}), "other"),
+        (json!({"partition": 2, "key": "k"}), "partition"),
+        (json!({"value": "v"}), "key"),
+        (json!({"key": "k", "timestamp": 5}), "timestamp"),
+        (json!({"key": "k", "value": long}), "value"),
+        (json!({"key": "k", "value": "!", "value_encoding": "base64"}), "value"),
+        (json!({"key": "k", "key_encoding": "hex"}), "key_encoding"),
+        (json!({"key": "k", "headers": [{"value": "v"}]}), "headers.0.name"),
+        (json!({"key": 7}), "key"),
+        (json!({"other": 1}), "other"),
     ] {
         let answer = change(&process, "POST", "/v1/topics/t/records", body.clone());
         assert_eq!((answer.status, answer.body["field"].as_str()), (400, Some(field)), "{body}: {}", answer.body);
     }
     let (long, long_json) = (format!("text={}", "x".repeat(4097)), format!("json=a~{}", "x".repeat(4096)));
     for (query, field) in [
-        (&*long, "text"), (&*long_json, "json"), ("limit=0", "limit"), ("limit=501", "limit"), ("order=up", "order"), ("partition=2", "partition"), ("partition=x", "partition"), ("json=a..b", "json"),
-        ("cursor=x", "cursor"), ("cursor=oldest.0:1-2", "cursor"), ("at_time=x", "at_time"), ("colour=red", "colour"), ("truncate=1", "truncate"),
+        (&*long, "text"),
+        (&*long_json, "json"),
+        ("limit=0", "limit"),
+        ("limit=501", "limit"),
+        ("order=up", "order"),
+        ("partition=2", "partition"),
+        ("partition=x", "partition"),
+        ("json=a..b", "json"),
+        ("cursor=x", "cursor"),
+        ("cursor=oldest.0:1-2", "cursor"),
+        ("at_time=x", "at_time"),
+        ("colour=red", "colour"),
+        ("truncate=1", "truncate"),
     ] {
         let answer = ask(&process, "GET", &format!("/v1/topics/t/records?{query}"), &[], "");
         assert_eq!((answer.status, answer.body["field"].as_str()), (400, Some(field)), "{query}: {}", answer.body);
@@ -225,7 +265,8 @@ fn those_who_watch_large_groups_are_told_and_the_node_answers_others() {
         std::thread::sleep(Duration::from_millis(20));
     }
     for socket in watching {
-        let first = BufReader::new(socket).lines().map(|line| line.expect("text")).find(|line| line.contains("\"lag\""));
+        let first =
+            BufReader::new(socket).lines().map(|line| line.expect("text")).find(|line| line.contains("\"lag\""));
         assert!(first.is_some_and(|line| line.contains("{\"g\":{\"lag\":0,\"without_offset\":0}}")));
     }
 }

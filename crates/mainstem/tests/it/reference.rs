@@ -24,7 +24,9 @@ fn values(kind: Kind) -> String {
         Kind::Int(least, i64::MAX) => format!("a whole number from {least}"),
         Kind::Int(least, most) => format!("a whole number from {least} to {most}"),
         Kind::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
-        Kind::ListOf(words) => format!("a list of {}", words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")),
+        Kind::ListOf(words) => {
+            format!("a list of {}", words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "))
+        }
         Kind::Ratio => "a number from 0 to 1".to_owned(),
         Kind::Replicas => "a list of partition:node, or `*`".to_owned(),
         Kind::Text => "text".to_owned(),
@@ -41,7 +43,13 @@ fn table(rows: &[Setting], of_broker: bool) -> String {
             Class::Inert => " *Without effect.*",
             Class::DefaultOnly => " *Only the default is taken.*",
         };
-        let _ = writeln!(out, "| `{}` | {} | {default} | {}{class} |", row.name, values(row.kind).replace('|', "\\|"), row.doc.replace('|', "\\|"));
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {default} | {}{class} |",
+            row.name,
+            values(row.kind).replace('|', "\\|"),
+            row.doc.replace('|', "\\|")
+        );
     }
     out
 }
@@ -68,14 +76,19 @@ fn hold_section(name: &str, heading: &str, expected: &str) {
         fs::write(&path, format!("{before}{heading}{expected}{after}")).expect("it is written");
         return;
     }
-    assert!(written == expected, "docs/{name}, {heading:?}, differs from what is served: UPDATE=1 cargo test -p mainstem --test it reference");
+    assert!(
+        written == expected,
+        "docs/{name}, {heading:?}, differs from what is served: UPDATE=1 cargo test -p mainstem --test it reference"
+    );
 }
 
 #[test]
 fn the_reference_of_flags_is_that_of_the_help() {
     let done = Command::new(env!("CARGO_BIN_EXE_mainstem")).args(["serve", "--help"]).output().expect("it runs");
     let help = String::from_utf8(done.stdout).expect("UTF-8");
-    let mut expected = String::from("\nEach but `--config`, `--set` and `--accept-loss` is a key of the file, too (`log-file` is `log_file`), and a variable of the environment (`MAINSTEM_LOG_FILE`).\n\n| flag | |\n| --- | --- |\n");
+    let mut expected = String::from(
+        "\nEach but `--config`, `--set` and `--accept-loss` is a key of the file, too (`log-file` is `log_file`), and a variable of the environment (`MAINSTEM_LOG_FILE`).\n\n| flag | |\n| --- | --- |\n",
+    );
     let mut count = 0;
     for line in help.lines().filter_map(|line| line.strip_prefix("      --")) {
         let (flag, text) = line.split_once("  ").expect("a flag and what it is");
@@ -89,7 +102,9 @@ fn the_reference_of_flags_is_that_of_the_help() {
 
 #[test]
 fn the_table_of_kafkas_apis_is_what_is_served() {
-    let mut expected = String::from("\nVersions that are served, and the last one of Kafka 4.3's schemas. An API that is not here answers UNSUPPORTED_VERSION.\n\n");
+    let mut expected = String::from(
+        "\nVersions that are served, and the last one of Kafka 4.3's schemas. An API that is not here answers UNSUPPORTED_VERSION.\n\n",
+    );
     expected.push_str("| API | number | versions | last of Kafka 4.3 |\n| --- | --- | --- | --- |\n");
     for api in kafka_gateway::apis() {
         let (key, (first, last)) = (api.key(), api.range());
@@ -101,14 +116,19 @@ fn the_table_of_kafkas_apis_is_what_is_served() {
 
 #[test]
 fn the_table_of_amqps_methods_is_what_is_served() {
-    let mut expected = String::from("\nEach that a client may send is served (`channel.flow` with `active=true` and `basic.recover` with `requeue=true` only, as in RabbitMQ); another one is refused with 503 COMMAND_INVALID.\n\n");
+    let mut expected = String::from(
+        "\nEach that a client may send is served (`channel.flow` with `active=true` and `basic.recover` with `requeue=true` only, as in RabbitMQ); another one is refused with 503 COMMAND_INVALID.\n\n",
+    );
     expected.push_str("| class | number | a client sends | the broker sends |\n| --- | --- | --- | --- |\n");
-    let mut classes: Vec<(u16, &str)> = MethodInfo::ALL.iter().map(|info| (info.id.class, info.name.split('.').next().unwrap_or_default())).collect();
+    let mut classes: Vec<(u16, &str)> =
+        MethodInfo::ALL.iter().map(|info| (info.id.class, info.name.split('.').next().unwrap_or_default())).collect();
     classes.dedup();
     for (number, class) in classes {
         let of = |other: Sender| {
             let sent = MethodInfo::ALL.iter().filter(|info| info.id.class == number && info.sender != other);
-            let named = sent.map(|info| format!("{} ({})", info.name.trim_start_matches(class).trim_start_matches('.'), info.id.method));
+            let named = sent.map(|info| {
+                format!("{} ({})", info.name.trim_start_matches(class).trim_start_matches('.'), info.id.method)
+            });
             named.collect::<Vec<_>>().join(", ")
         };
         let _ = writeln!(expected, "| {class} | {number} | {} | {} |", of(Sender::Broker), of(Sender::Client));
@@ -120,14 +140,31 @@ fn the_table_of_amqps_methods_is_what_is_served() {
 /// An argument of queues as RabbitMQ has it, and a value that it may have there.
 fn queue_arguments() -> Vec<(&'static str, Value)> {
     vec![
-        ("x-message-ttl", json!(60_000)), ("x-expires", json!(60_000)), ("x-max-length", json!(10)), ("x-max-length-bytes", json!(1000)),
-        ("x-overflow", json!("reject-publish")), ("x-dead-letter-exchange", json!("letters")), ("x-dead-letter-routing-key", json!("letters")),
-        ("x-dead-letter-strategy", json!("at-least-once")), ("x-delivery-limit", json!(5)), ("x-single-active-consumer", json!(true)),
-        ("x-max-priority", json!(10)), ("x-consumer-timeout", json!(60_000)), ("x-consumer-disconnected-timeout", json!(60_000)),
-        ("x-delayed-retry-type", json!("all")), ("x-delayed-retry-min", json!(1000)), ("x-delayed-retry-max", json!(2000)),
-        ("x-max-age", json!("1D")), ("x-stream-max-segment-size-bytes", json!(1_000_000)), ("x-stream-filter-size-bytes", json!(16)),
-        ("x-quorum-initial-group-size", json!(1)), ("x-quorum-target-group-size", json!(1)), ("x-initial-cluster-size", json!(1)),
-        ("x-queue-leader-locator", json!("client-local")), ("x-queue-mode", json!("default")), ("x-queue-version", json!(2)),
+        ("x-message-ttl", json!(60_000)),
+        ("x-expires", json!(60_000)),
+        ("x-max-length", json!(10)),
+        ("x-max-length-bytes", json!(1000)),
+        ("x-overflow", json!("reject-publish")),
+        ("x-dead-letter-exchange", json!("letters")),
+        ("x-dead-letter-routing-key", json!("letters")),
+        ("x-dead-letter-strategy", json!("at-least-once")),
+        ("x-delivery-limit", json!(5)),
+        ("x-single-active-consumer", json!(true)),
+        ("x-max-priority", json!(10)),
+        ("x-consumer-timeout", json!(60_000)),
+        ("x-consumer-disconnected-timeout", json!(60_000)),
+        ("x-delayed-retry-type", json!("all")),
+        ("x-delayed-retry-min", json!(1000)),
+        ("x-delayed-retry-max", json!(2000)),
+        ("x-max-age", json!("1D")),
+        ("x-stream-max-segment-size-bytes", json!(1_000_000)),
+        ("x-stream-filter-size-bytes", json!(16)),
+        ("x-quorum-initial-group-size", json!(1)),
+        ("x-quorum-target-group-size", json!(1)),
+        ("x-initial-cluster-size", json!(1)),
+        ("x-queue-leader-locator", json!("client-local")),
+        ("x-queue-mode", json!("default")),
+        ("x-queue-version", json!(2)),
         ("x-share-group", json!("workers")),
     ]
 }
@@ -136,7 +173,9 @@ fn queue_arguments() -> Vec<(&'static str, Value)> {
 fn the_tables_of_amqps_arguments_and_exchanges_are_what_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &[]);
-    let mut expected = String::from("\nA queue that is declared with an argument that its type does not take is refused with PRECONDITION_FAILED. `x-share-group` is ours (`docs/adr/0013-queues.md`).\n\n");
+    let mut expected = String::from(
+        "\nA queue that is declared with an argument that its type does not take is refused with PRECONDITION_FAILED. `x-share-group` is ours (`docs/adr/0013-queues.md`).\n\n",
+    );
     expected.push_str("| argument | classic | quorum | stream |\n| --- | --- | --- | --- |\n");
     for (argument, value) in queue_arguments() {
         let takes = ["classic", "quorum", "stream"].map(|kind| {
@@ -144,16 +183,38 @@ fn the_tables_of_amqps_arguments_and_exchanges_are_what_is_taken() {
             if argument == "x-dead-letter-routing-key" || argument == "x-dead-letter-strategy" {
                 arguments["x-dead-letter-exchange"] = json!("letters");
             }
-            let made = change(&process, "PUT", &format!("/v1/queues/%2F/{kind}-{argument}"), json!({"type": kind, "arguments": arguments}));
+            let made = change(
+                &process,
+                "PUT",
+                &format!("/v1/queues/%2F/{kind}-{argument}"),
+                json!({"type": kind, "arguments": arguments}),
+            );
             if made.status == 201 { "yes" } else { "refused" }
         });
         let _ = writeln!(expected, "| `{argument}` | {} |", takes.join(" | "));
     }
-    let kinds = ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-modulus-hash", "x-random", "x-local-random", "x-delayed-message", "x-recent-history"];
-    let taken: Vec<String> = kinds.into_iter().filter(|kind| {
-        let arguments = if *kind == "x-delayed-message" { json!({"x-delayed-type": "direct"}) } else { json!({}) };
-        change(&process, "PUT", &format!("/v1/exchanges/%2F/{kind}"), json!({"type": kind, "arguments": arguments})).status == 201
-    }).map(|kind| format!("`{kind}`")).collect();
+    let kinds = [
+        "direct",
+        "fanout",
+        "topic",
+        "headers",
+        "x-consistent-hash",
+        "x-modulus-hash",
+        "x-random",
+        "x-local-random",
+        "x-delayed-message",
+        "x-recent-history",
+    ];
+    let taken: Vec<String> = kinds
+        .into_iter()
+        .filter(|kind| {
+            let arguments = if *kind == "x-delayed-message" { json!({"x-delayed-type": "direct"}) } else { json!({}) };
+            change(&process, "PUT", &format!("/v1/exchanges/%2F/{kind}"), json!({"type": kind, "arguments": arguments}))
+                .status
+                == 201
+        })
+        .map(|kind| format!("`{kind}`"))
+        .collect();
     let _ = writeln!(expected, "\nTypes of exchanges: {}.\n", taken.join(", "));
     hold_section("compatibility.md", "## Arguments of AMQP's queues\n", &expected);
 }
@@ -161,23 +222,28 @@ fn the_tables_of_amqps_arguments_and_exchanges_are_what_is_taken() {
 /// Why answers to recorded cases differ from those of a peer, and of how many.
 fn differences(of: &str) -> (usize, String) {
     let path = docs().join("..").join(of);
-    let found: serde_json::Map<String, Value> = serde_json::from_str(&fs::read_to_string(&path).expect(of)).expect("JSON");
+    let found: serde_json::Map<String, Value> =
+        serde_json::from_str(&fs::read_to_string(&path).expect(of)).expect("JSON");
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for difference in found.values() {
         *reasons.entry(difference["reason"].as_str().expect("a reason")).or_default() += 1;
     }
     let mut rows: Vec<(&str, usize)> = reasons.into_iter().collect();
     rows.sort_by_key(|(reason, count)| (std::cmp::Reverse(*count), *reason));
-    let rows: String = rows.iter().map(|(reason, count)| format!("| {count} | {} |\n", reason.replace('|', "\\|"))).collect();
+    let rows: String =
+        rows.iter().map(|(reason, count)| format!("| {count} | {} |\n", reason.replace('|', "\\|"))).collect();
     (found.len(), format!("| cases | why |\n| --- | --- |\n{rows}"))
 }
 
 #[test]
 fn differences_from_rabbitmq_are_those_of_the_comparison() {
-    let recorded = fs::read_to_string(docs().join("../conformance/amqp/peers/rabbitmq-4.3.6.json")).expect("the record");
+    let recorded =
+        fs::read_to_string(docs().join("../conformance/amqp/peers/rabbitmq-4.3.6.json")).expect("the record");
     let cases = serde_json::from_str::<serde_json::Map<String, Value>>(&recorded).expect("JSON").len();
     let (differ, table) = differences("conformance/amqp/peers/differences.json");
-    let expected = format!("\n`conformance/amqp/peers` asks what a real RabbitMQ 4.3.6 was asked, most of it wrong on purpose: {cases} sequences of frames. {differ} are answered otherwise, on purpose:\n\n{table}\n");
+    let expected = format!(
+        "\n`conformance/amqp/peers` asks what a real RabbitMQ 4.3.6 was asked, most of it wrong on purpose: {cases} sequences of frames. {differ} are answered otherwise, on purpose:\n\n{table}\n"
+    );
     hold_section("compatibility.md", "## Where AMQP answers differ from RabbitMQ's\n", &expected);
 }
 
@@ -195,7 +261,9 @@ fn pages(folder: &Path, found: &mut BTreeSet<PathBuf>) {
 /// Targets of the links of a page, without what is behind `#`; those of other places are left out.
 fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let own = targets.filter_map(|target| target.split('#').next()).filter(|target| !target.is_empty() && !target.contains("://"));
+    let own = targets
+        .filter_map(|target| target.split('#').next())
+        .filter(|target| !target.is_empty() && !target.contains("://"));
     own.map(str::to_owned).collect()
 }
 
@@ -211,7 +279,11 @@ fn the_site_has_all_pages_and_no_link_leads_nowhere() {
         let is_part = page.parent() == Some(&docs.join("acceptance")) || **page == docs.join("SUMMARY.md");
         !is_part && !named.contains(*page)
     };
-    assert_eq!(there.iter().filter(wrong).collect::<Vec<_>>(), Vec::<&PathBuf>::new(), "docs/SUMMARY.md does not name these");
+    assert_eq!(
+        there.iter().filter(wrong).collect::<Vec<_>>(),
+        Vec::<&PathBuf>::new(),
+        "docs/SUMMARY.md does not name these"
+    );
     // The site writes a README.md as index.html.
     let lost: Vec<&PathBuf> = there.iter().filter(|page| page.ends_with("index.md")).collect();
     assert!(lost.is_empty(), "these may be written over by the README.md beside them: {lost:?}");
@@ -219,7 +291,8 @@ fn the_site_has_all_pages_and_no_link_leads_nowhere() {
         let text = fs::read_to_string(page).expect("a page");
         for link in links(&text) {
             let target = page.parent().expect("a folder").join(&link).canonicalize();
-            let is_there = target.is_ok_and(|target| named.contains(&target) || !link.ends_with(".md") && target.starts_with(&docs));
+            let is_there = target
+                .is_ok_and(|target| named.contains(&target) || !link.ends_with(".md") && target.starts_with(&docs));
             assert!(is_there, "{} links to {link}, which is no page of the site", page.display());
         }
     }

@@ -33,7 +33,13 @@ fn it_starts_answers_and_ends_with_success_on_sigterm() {
     assert!(process.ask_admin("/health/live").unwrap().starts_with("HTTP/1.1 200"));
     assert!(process.ask_admin("/nothing").unwrap().starts_with("HTTP/1.1 404"));
     let metrics = process.ask_admin("/metrics").unwrap();
-    for name in ["mainstem_kafka_requests_total", "mainstem_journal_commit_duration_seconds", "mainstem_shard_blocked", "mainstem_memory_budget_bytes 134217728", "mainstem_recovery_seconds"] {
+    for name in [
+        "mainstem_kafka_requests_total",
+        "mainstem_journal_commit_duration_seconds",
+        "mainstem_shard_blocked",
+        "mainstem_memory_budget_bytes 134217728",
+        "mainstem_recovery_seconds",
+    ] {
         assert!(metrics.contains(name), "{name} in {metrics}");
     }
     let (text, success) = process.terminate();
@@ -217,12 +223,29 @@ fn wrong_configuration_names_setting_value_and_what_would_be_right() {
         (&["--kafka", "127.0.0.1:0", "--kafka", "192.0.2.1:9092"], &["--kafka", "192.0.2.1:9092", "log in"]),
         (&["--set", "listeners=PLAINTEXT://0.0.0.0:9092"], &["listeners", "0.0.0.0:9092", "log in"]),
         (&["--set", "listeners=PLAINTEXT://:9092"], &["listeners", "0.0.0.0:9092", "log in"]),
-        (&["--kafka-tls", "0.0.0.0:9093", "--tls-certificate", "c", "--tls-key", "k"], &["--kafka-tls", "0.0.0.0:9093", "--tls-clients required"]),
         (
-            &["--kafka-tls", "0.0.0.0:9093", "--tls-certificate", "c", "--tls-key", "k", "--tls-ca", "a", "--tls-clients", "optional"],
+            &["--kafka-tls", "0.0.0.0:9093", "--tls-certificate", "c", "--tls-key", "k"],
             &["--kafka-tls", "0.0.0.0:9093", "--tls-clients required"],
         ),
-        (&["--set", "listeners=SSL://0.0.0.0:9093", "--tls-certificate", "c", "--tls-key", "k"], &["listeners", "0.0.0.0:9093", "log in"]),
+        (
+            &[
+                "--kafka-tls",
+                "0.0.0.0:9093",
+                "--tls-certificate",
+                "c",
+                "--tls-key",
+                "k",
+                "--tls-ca",
+                "a",
+                "--tls-clients",
+                "optional",
+            ],
+            &["--kafka-tls", "0.0.0.0:9093", "--tls-clients required"],
+        ),
+        (
+            &["--set", "listeners=SSL://0.0.0.0:9093", "--tls-certificate", "c", "--tls-key", "k"],
+            &["listeners", "0.0.0.0:9093", "log in"],
+        ),
         (&["--log", "xml"], &["--log", "\"xml\"", "json"]),
         (&["--config", "/nonexistent.toml"], &["--config", "/nonexistent.toml"]),
     ] {
@@ -236,13 +259,24 @@ fn wrong_configuration_names_setting_value_and_what_would_be_right() {
 #[test]
 fn a_bind_beyond_loopback_is_warned_about() {
     let folder = tempfile::tempdir().unwrap();
-    let process = Process::start(folder.path(), &["--kafka", "0.0.0.0:0", "--amqp", "0.0.0.0:0", "--set", "mainstem.anonymous.clients=anywhere"]);
+    let process = Process::start(
+        folder.path(),
+        &["--kafka", "0.0.0.0:0", "--amqp", "0.0.0.0:0", "--set", "mainstem.anonymous.clients=anywhere"],
+    );
     let (text, success) = process.terminate();
-    assert!(success && text.contains("nobody has to log in") && text.contains("passwords pass it as clear text"), "{text}");
+    assert!(
+        success && text.contains("nobody has to log in") && text.contains("passwords pass it as clear text"),
+        "{text}"
+    );
     let process = Process::start(folder.path(), &["--management", "0.0.0.0:0"]);
     let (text, success) = process.terminate();
     let warnings: Vec<&str> = text.lines().filter(|line| line.contains("WARNING")).collect();
-    assert!(success && warnings.len() == 1 && warnings[0].contains("is reachable by others: passwords pass it as clear text"), "{text}");
+    assert!(
+        success
+            && warnings.len() == 1
+            && warnings[0].contains("is reachable by others: passwords pass it as clear text"),
+        "{text}"
+    );
 }
 
 #[test]

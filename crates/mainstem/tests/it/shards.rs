@@ -6,7 +6,9 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use amqp_wire::{EncodedProperties, ShortBytes, ShortStr, Table, basic, channel, exchange, queue, short, write_content};
+use amqp_wire::{
+    EncodedProperties, ShortBytes, ShortStr, Table, basic, channel, exchange, queue, short, write_content,
+};
 use record::BatchBuilder;
 use serde_json::{Value, json};
 
@@ -43,7 +45,12 @@ fn end(socket: &mut TcpStream, topic: u8) -> u64 {
 /// Each message goes to a hundred queues, which look after their lengths: much to be told of with each commit.
 fn publish_to_many_queues(process: &Process, ended: &AtomicBool) {
     let mut message = bytes::BytesMut::new();
-    let publish = basic::Publish { exchange: ShortBytes::new(b"f").expect("short"), routing_key: ShortBytes::default(), mandatory: false, immediate: false };
+    let publish = basic::Publish {
+        exchange: ShortBytes::new(b"f").expect("short"),
+        routing_key: ShortBytes::default(),
+        mandatory: false,
+        immediate: false,
+    };
     write_content(&mut message, 1, &publish, EncodedProperties::trusted(&[0, 0]), b"x", 131_072);
     let messages = message.repeat(500);
     let mut client = Client::open(process);
@@ -67,18 +74,28 @@ fn replies_do_not_wait_for_what_is_told_of_logs() {
     make_topic(&process, "v", 1);
     let mut client = Client::open(&process);
     client.ask(1, &channel::Open {}, "Channel(OpenOk");
-    client.ask(1, &exchange::Declare { exchange: short("f"), kind: short("fanout"), ..exchange::Declare::default() }, "Exchange(DeclareOk");
+    client.ask(
+        1,
+        &exchange::Declare { exchange: short("f"), kind: short("fanout"), ..exchange::Declare::default() },
+        "Exchange(DeclareOk",
+    );
     let arguments = Table::build(|fields| fields.put(short("x-max-length"), 10_i32));
     let names: Vec<String> = (0..QUEUES).map(|number| format!("q{number}")).collect();
     for name in &names {
         let name = ShortStr::new(name).expect("a short name");
-        client.ask(1, &queue::Declare { queue: name, arguments: arguments.view(), ..queue::Declare::default() }, "Queue(DeclareOk");
+        client.ask(
+            1,
+            &queue::Declare { queue: name, arguments: arguments.view(), ..queue::Declare::default() },
+            "Queue(DeclareOk",
+        );
         client.ask(1, &queue::Bind { queue: name, exchange: short("f"), ..queue::Bind::default() }, "Queue(BindOk");
     }
     let (mut produces, mut looks) = (process.connect(), process.connect());
     let batch = BatchBuilder::default().record(1, None, Some(b"x")).build();
     let length = (batch.len() as u32).to_be_bytes().to_vec();
-    let produce = [header(0, 7), vec![0xff, 0xff, 0xff, 0xff, 0, 0, 0x75, 0x30], only_partition(b'v'), length, batch.to_vec()].concat();
+    let produce =
+        [header(0, 7), vec![0xff, 0xff, 0xff, 0xff, 0, 0, 0x75, 0x30], only_partition(b'v'), length, batch.to_vec()]
+            .concat();
     let ended = AtomicBool::new(false);
     let most = std::thread::scope(|scope| {
         (0..10).for_each(|_| _ = scope.spawn(|| publish_to_many_queues(&process, &ended)));
@@ -137,7 +154,20 @@ fn join_share_group(socket: &mut TcpStream, group: &str, topics: &[String]) {
     let subscribed = [varint(topics.len() + 1), topics.iter().flat_map(|name| text(name)).collect()].concat();
     let (mut epoch, began) = (0_u32, Instant::now());
     loop {
-        let answer = asks(socket, &[header(76, 1), vec![0], text(group), text(MEMBER), epoch.to_be_bytes().to_vec(), vec![0], subscribed.clone(), vec![0]].concat());
+        let answer = asks(
+            socket,
+            &[
+                header(76, 1),
+                vec![0],
+                text(group),
+                text(MEMBER),
+                epoch.to_be_bytes().to_vec(),
+                vec![0],
+                subscribed.clone(),
+                vec![0],
+            ]
+            .concat(),
+        );
         // Correlation id, tags, throttle time, then the code; an assignment of all is long.
         assert_eq!(answer[9..11], [0, 0], "{answer:?}");
         if answer.len() > topics.len() * 4000 {
@@ -186,7 +216,10 @@ fn a_share_session_costs_what_its_partitions_do() {
     names(FEW * TIMES).iter().for_each(|name| make_topic(&process, name, 1000));
     let mut socket = process.connect();
     let (few, many) = (opening(&process, &mut socket, FEW), opening(&process, &mut socket, FEW * TIMES));
-    assert!(many < few * 2 * TIMES as u32 + Duration::from_millis(20), "{few:?} for {FEW},000 partitions, {many:?} for {TIMES} times as many");
+    assert!(
+        many < few * 2 * TIMES as u32 + Duration::from_millis(20),
+        "{few:?} for {FEW},000 partitions, {many:?} for {TIMES} times as many"
+    );
 }
 
 /// Each takes longer than what the thread does before it looks at sockets, and is read when the one before it has been answered.
@@ -200,8 +233,10 @@ fn requests_behind_one_that_waits_have_others_served_between_them() {
     let (mut greedy, mut other) = (process.connect(), process.connect());
     asks(&mut other, &header(18, 0));
     opening(&process, &mut greedy, TOPICS);
-    let together: Vec<u8> = (1..=REQUESTS).map(|epoch| share_fetch(&format!("group of {TOPICS}"), epoch as u32, &[]))
-        .flat_map(|one| [&(one.len() as u32).to_be_bytes()[..], &one].concat()).collect();
+    let together: Vec<u8> = (1..=REQUESTS)
+        .map(|epoch| share_fetch(&format!("group of {TOPICS}"), epoch as u32, &[]))
+        .flat_map(|one| [&(one.len() as u32).to_be_bytes()[..], &one].concat())
+        .collect();
     let answered = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let answered = &answered;
@@ -225,7 +260,10 @@ fn requests_behind_one_that_waits_have_others_served_between_them() {
 #[test]
 fn a_connection_that_ends_is_not_looked_at_again_and_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let process = Process::start(folder.path(), &["--set", "group.initial.rebalance.delay.ms=60000", "--set", "mainstem.shards=1"]);
+    let process = Process::start(
+        folder.path(),
+        &["--set", "group.initial.rebalance.delay.ms=60000", "--set", "mainstem.shards=1"],
+    );
     let mut socket = process.connect();
     let timeouts = [30_000_u32.to_be_bytes(), 60_000_u32.to_be_bytes()].concat();
     let member = b"\0\0\0\x08consumer\0\0\0\x01\0\x05range\0\0\0\0";
@@ -234,7 +272,12 @@ fn a_connection_that_ends_is_not_looked_at_again_and_again() {
     let began = Instant::now();
     let connection = loop {
         let found = get(&process, "/v1/connections");
-        let found = found["items"].as_array().expect("a list").iter().find(|one| one["client_id"] == "half").map(|one| one["id"].to_string());
+        let found = found["items"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .find(|one| one["client_id"] == "half")
+            .map(|one| one["id"].to_string());
         assert!(began.elapsed() < PATIENCE, "it is there");
         if let Some(id) = found {
             break id.trim_matches('"').to_owned();

@@ -216,7 +216,13 @@ fn what_has_begun_comes_to_its_end_or_is_ended() {
     let mut frame = amqp(&process);
     frame.write_all(&[3, 0, 1, 0, 0, 1, 0, 7, 7]).unwrap();
     let (mut idle, mut idle_amqp) = (process.connect(), amqp(&process));
-    for (what, socket) in [("length", &mut half), ("small", &mut small), ("large", &mut large), ("dribbling", &mut dribbling), ("AMQP", &mut frame)] {
+    for (what, socket) in [
+        ("length", &mut half),
+        ("small", &mut small),
+        ("large", &mut large),
+        ("dribbling", &mut dribbling),
+        ("AMQP", &mut frame),
+    ] {
         assert!(is_ended(socket), "{what}");
     }
     dribble.join().unwrap();
@@ -285,10 +291,30 @@ fn who_does_not_go_on_to_log_in_is_not_waited_for() {
     std::fs::write(path("certificate"), broker.certificate(&broker, 0, 4_000_000_000)).unwrap();
     std::fs::write(path("key"), broker.key()).unwrap();
     let flags = [
-        "--amqp", "127.0.0.1:0", "--amqps", "127.0.0.1:0", "--kafka-tls", "127.0.0.1:0", "--tls-certificate", &path("certificate"), "--tls-key", &path("key"),
-        "--set", "listeners=SASL_PLAINTEXT://127.0.0.1:0", "--set", "mainstem.login.timeout.ms=500", "--set", "handshake_timeout=500",
-        "--set", "ssl_handshake_timeout=500", "--set", "mainstem.http.head.timeout.ms=500", "--set", "mainstem.http.body.timeout.ms=500",
-        "--management", "127.0.0.1:0",
+        "--amqp",
+        "127.0.0.1:0",
+        "--amqps",
+        "127.0.0.1:0",
+        "--kafka-tls",
+        "127.0.0.1:0",
+        "--tls-certificate",
+        &path("certificate"),
+        "--tls-key",
+        &path("key"),
+        "--set",
+        "listeners=SASL_PLAINTEXT://127.0.0.1:0",
+        "--set",
+        "mainstem.login.timeout.ms=500",
+        "--set",
+        "handshake_timeout=500",
+        "--set",
+        "ssl_handshake_timeout=500",
+        "--set",
+        "mainstem.http.head.timeout.ms=500",
+        "--set",
+        "mainstem.http.body.timeout.ms=500",
+        "--management",
+        "127.0.0.1:0",
     ];
     let process = Process::start(&folder.path().join("data"), &flags);
     let hello = [0x16, 3, 1, 2, 0, 1];
@@ -311,11 +337,14 @@ fn who_does_not_go_on_to_log_in_is_not_waited_for() {
             b"PUT /api/vhosts/x HTTP/1.1\r\nhost: localhost\r\nauthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\ncontent-length: 100\r\n\r\n{",
         ),
     ];
-    let sockets: Vec<_> = begun.iter().map(|(what, address, bytes)| {
-        let mut socket = connect(*address);
-        socket.write_all(bytes).unwrap();
-        (what, socket)
-    }).collect();
+    let sockets: Vec<_> = begun
+        .iter()
+        .map(|(what, address, bytes)| {
+            let mut socket = connect(*address);
+            socket.write_all(bytes).unwrap();
+            (what, socket)
+        })
+        .collect();
     for (what, mut socket) in sockets {
         assert!(is_ended(&mut socket), "{what}");
     }
@@ -348,12 +377,15 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
 fn pages_answer_when_idle_connections_have_all_descriptors() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start_limited(folder.path(), "ulimit -n 256", &["--amqp", "127.0.0.1:0"]);
-    let clients: Vec<_> = (0..250).map(|number| connect(if number % 2 == 0 { process.kafka } else { process.address("amqp") })).collect();
-    let pages: Vec<_> = (0..100).map(|number| {
-        let mut socket = connect(process.admin);
-        let _ = socket.write_all(if number % 2 == 0 { b"GET /metrics HTTP/1.1\r\nho" } else { b"" });
-        socket
-    }).collect();
+    let clients: Vec<_> =
+        (0..250).map(|number| connect(if number % 2 == 0 { process.kafka } else { process.address("amqp") })).collect();
+    let pages: Vec<_> = (0..100)
+        .map(|number| {
+            let mut socket = connect(process.admin);
+            let _ = socket.write_all(if number % 2 == 0 { b"GET /metrics HTTP/1.1\r\nho" } else { b"" });
+            socket
+        })
+        .collect();
     for _ in 0..20 {
         for page in ["/health/ready", "/health/live", "/metrics"] {
             let answer = process.ask_admin(page);

@@ -25,7 +25,15 @@ fn certify(folder: &Path, days: i64) {
 
 fn flags(folder: &Path) -> Vec<String> {
     let path = |name: &str| folder.join(name).display().to_string();
-    ["--kafka-tls".to_owned(), "127.0.0.1:0".to_owned(), "--tls-certificate".to_owned(), path("certificate"), "--tls-key".to_owned(), path("key")].into()
+    [
+        "--kafka-tls".to_owned(),
+        "127.0.0.1:0".to_owned(),
+        "--tls-certificate".to_owned(),
+        path("certificate"),
+        "--tls-key".to_owned(),
+        path("key"),
+    ]
+    .into()
 }
 
 fn start(folder: &Path) -> Process {
@@ -40,14 +48,21 @@ fn reload(process: &Process) -> (u16, Value) {
 
 /// What the health check of RabbitMQ says.
 fn expires_within(process: &Process, when: &str) -> (u16, Value) {
-    let answer = ask(process, "GET", &format!("/api/health/checks/certificate-expiration/{when}"), &[("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=")], "");
+    let answer = ask(
+        process,
+        "GET",
+        &format!("/api/health/checks/certificate-expiration/{when}"),
+        &[("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=")],
+        "",
+    );
     (answer.status, answer.body)
 }
 
 /// What Prometheus reads, in seconds since 1970.
 fn measured(process: &Process) -> Option<f64> {
     let page = process.ask_admin("/metrics").expect("a page");
-    page.lines().find_map(|line| line.strip_prefix("mainstem_tls_certificate_expiration_timestamp_seconds{} ")?.parse().ok())
+    page.lines()
+        .find_map(|line| line.strip_prefix("mainstem_tls_certificate_expiration_timestamp_seconds{} ")?.parse().ok())
 }
 
 #[test]
@@ -79,13 +94,18 @@ fn a_certificate_that_has_expired_is_told_of_and_taken_by_no_reload() {
     let folder = tempfile::tempdir().unwrap();
     certify(folder.path(), -1);
     let (text, success) = start(folder.path()).terminate();
-    let told = text.lines().find(|line| line.contains("WARN") && line.contains("--tls-certificate")).unwrap_or_default();
+    let told =
+        text.lines().find(|line| line.contains("WARN") && line.contains("--tls-certificate")).unwrap_or_default();
     assert!(success && told.contains("certificate 1 (CN=broker) has expired at 20"), "{text}");
     certify(folder.path(), 10);
     let process = start(folder.path());
     certify(folder.path(), -1);
     let (status, told) = reload(&process);
-    assert!(status >= 400 && told["reason"].as_str().unwrap_or_default().contains("certificate 1 (CN=broker) has expired at 20"), "{told}");
+    assert!(
+        status >= 400
+            && told["reason"].as_str().unwrap_or_default().contains("certificate 1 (CN=broker) has expired at 20"),
+        "{told}"
+    );
     assert_eq!(expires_within(&process, "1/weeks").0, 200, "the old one stays");
 }
 
@@ -100,9 +120,16 @@ fn a_file_that_cannot_be_used_ends_the_start_and_no_broker() {
     assert!(status >= 400 && told["reason"].as_str().unwrap_or_default().contains(expected), "{told}");
     assert_eq!(expires_within(&process, "1/weeks").0, 200, "it goes on");
     let flags = flags(folder.path());
-    let words = flags.iter().map(String::as_str).chain(["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--amqp", "none"]).collect::<Vec<_>>();
+    let words = flags
+        .iter()
+        .map(String::as_str)
+        .chain(["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--amqp", "none"])
+        .collect::<Vec<_>>();
     let done = output(serve(&folder.path().join("third"), &words));
     let text = String::from_utf8_lossy(&done.stderr).into_owned();
     let key = folder.path().join("key").display().to_string();
-    assert!(!done.status.success() && text.contains(expected) && text.contains("--tls-key") && text.contains(&key), "{text}");
+    assert!(
+        !done.status.success() && text.contains(expected) && text.contains("--tls-key") && text.contains(&key),
+        "{text}"
+    );
 }

@@ -52,7 +52,11 @@ fn files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
 
 fn dependencies(manifest: &Path) -> BTreeSet<String> {
     let table: toml::Table = fs::read_to_string(manifest).expect("a manifest").parse().expect("valid TOML");
-    table.get("dependencies").and_then(toml::Value::as_table).map(|all| all.keys().cloned().collect()).unwrap_or_default()
+    table
+        .get("dependencies")
+        .and_then(toml::Value::as_table)
+        .map(|all| all.keys().cloned().collect())
+        .unwrap_or_default()
 }
 
 #[test]

@@ -61,7 +61,8 @@ fn a_produce_that_unpacks_to_much_holds_up_nobody_else() {
     let batch = builder.record(begin + 7_200_000, None, None).build();
     let batches: Vec<(u32, &[u8])> = (0..100).map(|partition| (partition, &batch[..])).collect();
     // Some of them are served by the thread that serves the first.
-    let (mut slow, mut others): (TcpStream, Vec<TcpStream>) = (process.connect(), (0..16).map(|_| process.connect()).collect());
+    let (mut slow, mut others): (TcpStream, Vec<TcpStream>) =
+        (process.connect(), (0..16).map(|_| process.connect()).collect());
     let ask_versions = [0, 18, 0, 0, 0, 0, 0, 2, 0xff, 0xff];
     others.iter_mut().for_each(|socket| assert!(exchange(socket, &ask_versions).is_some()));
     send(&mut slow, &produce(&batches));
@@ -88,7 +89,8 @@ fn messages(process: &Process) -> Vec<Value> {
 #[test]
 fn queues_unpack_within_the_budget_and_pass_over_what_is_too_large() {
     let (_folder, process) = with_topic(1);
-    let batch = |value: &[u8]| BatchBuilder::default().compression(Compression::Zstd).record(now(), None, Some(value)).build();
+    let batch =
+        |value: &[u8]| BatchBuilder::default().compression(Compression::Zstd).record(now(), None, Some(value)).build();
     let (bomb, small) = (batch(&vec![b'x'; 64 << 20]), batch(b"small"));
     assert!(bomb.len() < 16 << 10);
     let mut socket = process.connect();
@@ -107,10 +109,17 @@ fn queues_unpack_within_the_budget_and_pass_over_what_is_too_large() {
         assert!(Instant::now() < until, "the small one comes");
         std::thread::sleep(Duration::from_millis(20));
     };
-    assert_eq!((found.len(), &found[0]["payload"]), (1, &json!("small")), "the others cannot be unpacked within the bound");
+    assert_eq!(
+        (found.len(), &found[0]["payload"]),
+        (1, &json!("small")),
+        "the others cannot be unpacked within the bound"
+    );
     assert!(peak(&process) < 320 << 20, "{} MiB at a budget of 128 MiB", peak(&process) >> 20);
     let metrics = process.ask_admin("/metrics").expect("metrics");
-    let passed_over = metrics.lines().find_map(|line| line.strip_prefix("mainstem_unpacked_batches_passed_over_total ")).expect("it is counted");
+    let passed_over = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("mainstem_unpacked_batches_passed_over_total "))
+        .expect("it is counted");
     assert!(passed_over.parse::<u32>().expect("a number") >= 8, "{passed_over}");
     // From now on they are refused, and so is nothing else.
     assert_eq!(code(&exchange(&mut socket, &produce(&[(0, &bomb)])).expect("an answer")), MESSAGE_TOO_LARGE);
@@ -138,11 +147,16 @@ fn dead_letters_of_large_packed_records_are_copied_one_at_a_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");
     let process = Process::start(&data, &["--memory", "1GiB", "--set", "mainstem.batch.unpacked.max.bytes=67108864"]);
-    let batch = BatchBuilder::default().compression(Compression::Zstd).record(now(), None, Some(&vec![b'x'; RECORD as usize])).build();
+    let batch = BatchBuilder::default()
+        .compression(Compression::Zstd)
+        .record(now(), None, Some(&vec![b'x'; RECORD as usize]))
+        .build();
     let mut socket = process.connect();
     let arguments = json!({"x-message-ttl": 5000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"});
     let names = || ('a'..).take(QUEUES);
-    for (name, arguments) in names().map(|name| (name.to_string(), arguments.clone())).chain([("dead".to_owned(), json!({}))]) {
+    for (name, arguments) in
+        names().map(|name| (name.to_string(), arguments.clone())).chain([("dead".to_owned(), json!({}))])
+    {
         let made = change(&process, "PUT", &format!("/v1/queues/%2F/{name}"), json!({"arguments": arguments}));
         assert_eq!(made.status, 201, "{}", made.body);
     }

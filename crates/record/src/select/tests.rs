@@ -7,8 +7,11 @@ fn batch(codec: Compression, count: i64) -> Bytes {
     let mut builder = BatchBuilder::default().compression(codec).producer(7, 3, 100);
     for number in 0..count {
         let key = number.to_string();
-        let headers: [(&[u8], Option<&[u8]>); 3] =
-            [(b"kind", Some(b"first")), (b"none", None), (b"kind", Some(if number % 3 == 0 { b"third" } else { b"other" }))];
+        let headers: [(&[u8], Option<&[u8]>); 3] = [
+            (b"kind", Some(b"first")),
+            (b"none", None),
+            (b"kind", Some(if number % 3 == 0 { b"third" } else { b"other" })),
+        ];
         builder = builder.record_with_headers(1000 + number, Some(key.as_bytes()), Some(&[number as u8; 40]), &headers);
     }
     let mut bytes = BytesMut::from(&builder.build()[..]);
@@ -33,7 +36,11 @@ fn what_is_selected_is_what_a_look_at_each_record_selects() {
                     let (header, before) = (BatchHeader::parse(&part).unwrap(), BatchHeader::parse(&whole).unwrap());
                     assert_eq!(header.crc, crate::crc32c(&part[21..]), "the checksum is that of the new batch");
                     let last = expected.last().map(|record| record.offset.plus(1));
-                    assert_eq!((header.base_offset, Some(header.next())), (before.base_offset, last), "it ends with its last record");
+                    assert_eq!(
+                        (header.base_offset, Some(header.next())),
+                        (before.base_offset, last),
+                        "it ends with its last record"
+                    );
                     assert_eq!((header.producer_id, header.base_sequence), (before.producer_id, before.base_sequence));
                     assert_eq!(header.compression(), Some(codec));
                     assert_eq!(header.records_count as usize, expected.len());

@@ -3,7 +3,8 @@
 use super::*;
 use crate::{BatchBuilder, Marker, Record, records, set_base_offset};
 
-const CODECS: [Compression; 5] = [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+const CODECS: [Compression; 5] =
+    [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
 
 fn batch(codec: Compression) -> Vec<u8> {
     let mut builder = BatchBuilder::default().compression(codec);
@@ -11,7 +12,12 @@ fn batch(codec: Compression) -> Vec<u8> {
         let (key, value) = (number.to_string(), vec![number as u8; number as usize % 700]);
         let key = (number % 3 != 0).then_some(key.as_bytes());
         let value = (number % 5 != 0).then_some(&value[..]);
-        builder = builder.record_with_headers(1_000_000 - number * 1000, key, value, &[(b"name", None), (b"", Some(b"value"))]);
+        builder = builder.record_with_headers(
+            1_000_000 - number * 1000,
+            key,
+            value,
+            &[(b"name", None), (b"", Some(b"value"))],
+        );
     }
     let mut built = builder.build().to_vec();
     set_base_offset(&mut built, Offset(77));
@@ -29,10 +35,17 @@ fn a_scan_shows_what_is_in_the_records() {
             ControlFlow::Continue(())
         });
         assert_eq!(whole, Ok(()), "{codec:?}");
-        let of = |record: &Record| Scanned { offset: record.offset, timestamp: record.timestamp, keyed: record.key.is_some(), tombstone: record.value.is_none(), value_bytes: record.value.as_ref().map_or(0, bytes::Bytes::len) };
+        let of = |record: &Record| Scanned {
+            offset: record.offset,
+            timestamp: record.timestamp,
+            keyed: record.key.is_some(),
+            tombstone: record.value.is_none(),
+            value_bytes: record.value.as_ref().map_or(0, bytes::Bytes::len),
+        };
         assert_eq!(seen, expected.iter().map(of).collect::<Vec<_>>(), "{codec:?}");
         let mut keys = Vec::new();
-        scan_keys(&batch, 10 << 20, |record, key| keys.push((record.offset, record.keyed.then(|| key.to_vec())))).expect("valid");
+        scan_keys(&batch, 10 << 20, |record, key| keys.push((record.offset, record.keyed.then(|| key.to_vec()))))
+            .expect("valid");
         let of = |record: &Record| (record.offset, record.key.as_ref().map(|key| key.to_vec()));
         assert_eq!(keys, expected.iter().map(of).collect::<Vec<_>>(), "{codec:?}");
     }

@@ -5,7 +5,10 @@ use super::{InvalidBinding, jump, weight};
 #[test]
 fn keys_jump_where_the_published_function_sends_them() {
     // From the tests that came with other implementations of the paper's function.
-    assert_eq!([jump(1, 1), jump(42, 57), jump(0xdead_10cc, 1), jump(0xdead_10cc, 666), jump(256, 1024)], [0, 43, 0, 361, 520]);
+    assert_eq!(
+        [jump(1, 1), jump(42, 57), jump(0xdead_10cc, 1), jump(0xdead_10cc, 666), jump(256, 1024)],
+        [0, 43, 0, 361, 520]
+    );
 }
 
 #[test]
@@ -22,7 +25,10 @@ fn one_more_place_takes_its_share_and_moves_nothing_else() {
 #[test]
 fn weights_are_whole_numbers_from_one_to_the_bound() {
     assert_eq!([weight(b"1"), weight(b"+7"), weight(b"0010"), weight(b"10000")], [Ok(1), Ok(7), Ok(10), Ok(10_000)]);
-    assert_eq!([weight(b"0"), weight(b"-3")], [Err(InvalidBinding::WeightTooSmall), Err(InvalidBinding::WeightTooSmall)]);
+    assert_eq!(
+        [weight(b"0"), weight(b"-3")],
+        [Err(InvalidBinding::WeightTooSmall), Err(InvalidBinding::WeightTooSmall)]
+    );
     assert_eq!(weight(b"10001"), Err(InvalidBinding::WeightTooLarge));
     assert_eq!(weight(&[b'9'; 255]), Err(InvalidBinding::WeightTooLarge));
     for key in ["", "-", "1.5", "a", "1 ", "+-1"] {

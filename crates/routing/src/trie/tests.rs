@@ -13,8 +13,15 @@ fn scratch() -> Scratch {
 
 fn add(trie: &mut Trie, bindings: &mut Bindings, key: &str, queue: u64) -> u32 {
     let (target, arguments) = (Target::Queue(QueueId(queue)), Arguments::default());
-    let entry =
-        Entry { source: 1, target, key: key.as_bytes().into(), arguments, outgoing_place: 0, incoming_place: 0, group_place: 0 };
+    let entry = Entry {
+        source: 1,
+        target,
+        key: key.as_bytes().into(),
+        arguments,
+        outgoing_place: 0,
+        incoming_place: 0,
+        group_place: 0,
+    };
     let id = bindings.add(entry);
     trie.insert(id, bindings);
     id

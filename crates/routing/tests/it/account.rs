@@ -39,7 +39,11 @@ fn exchanges_bindings_and_their_arguments_are_counted_until_they_go() {
         bind(table, kind, queue(1), key);
         account.bytes() - before
     };
-    let (fanout, topic, ring) = (at(&mut table, "fanout", "1"), at(&mut table, "topic", &"a.".repeat(100)), at(&mut table, "x-consistent-hash", "10000"));
+    let (fanout, topic, ring) = (
+        at(&mut table, "fanout", "1"),
+        at(&mut table, "topic", &"a.".repeat(100)),
+        at(&mut table, "x-consistent-hash", "10000"),
+    );
     assert!(topic > fanout + 100 * 80 && ring > fanout + 40_000, "{fanout} {topic} {ring}");
 
     // All ways to go.
@@ -50,7 +54,9 @@ fn exchanges_bindings_and_their_arguments_are_counted_until_they_go() {
     table.delete(b"long", false).expect("it is there");
     table.delete(b"topic", false).expect("it is there");
     (0..10).for_each(|id| drop(table.remove_queue(QueueId(id))));
-    ["fanout", "x-consistent-hash"].iter().for_each(|name| drop(table.delete(name.as_bytes(), false).expect("it is there")));
+    ["fanout", "x-consistent-hash"]
+        .iter()
+        .for_each(|name| drop(table.delete(name.as_bytes(), false).expect("it is there")));
     assert_eq!(account.bytes(), 0);
 
     declare(&mut table, "again", "topic").expect("new");
@@ -68,7 +74,9 @@ fn what_does_not_fit_is_refused_and_counted() {
     let mut table = Table::counted(Arc::clone(&account));
     account.set_bytes_max(100_000);
     let weight = plain("e", "direct").weight();
-    let made = (0..1000).take_while(|number| account.admits(weight) && declare(&mut table, &format!("e{number}"), "direct").is_ok()).count();
+    let made = (0..1000)
+        .take_while(|number| account.admits(weight) && declare(&mut table, &format!("e{number}"), "direct").is_ok())
+        .count();
     assert!((50..200).contains(&made), "{made}");
     assert!(account.bytes() <= 100_000 + 10 * made, "{}", account.bytes());
     assert_eq!(account.refused(), 1);

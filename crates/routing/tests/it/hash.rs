@@ -78,10 +78,19 @@ fn a_header_or_a_property_is_hashed_when_the_exchange_says_so() {
         counts.len()
     };
     let header = |value| Message { headers: vec![("user".into(), value)], ..Message::default() };
-    assert_eq!(by(vec![string("hash-header", "user")], &|number| header(OwnedValue::Bytes(number.to_string().into_bytes().into()))), 10);
+    assert_eq!(
+        by(vec![string("hash-header", "user")], &|number| header(OwnedValue::Bytes(
+            number.to_string().into_bytes().into()
+        ))),
+        10
+    );
     assert_eq!(by(vec![string("hash-header", "user")], &|number| header(OwnedValue::Int(number.cast_signed()))), 10);
     assert_eq!(by(vec![string("hash-header", "user")], &|_| header(OwnedValue::Int(7))), 1);
-    assert_eq!(by(vec![string("hash-header", "user")], &|_| Message::default()), 1, "without the header all go to one place");
+    assert_eq!(
+        by(vec![string("hash-header", "user")], &|_| Message::default()),
+        1,
+        "without the header all go to one place"
+    );
     let id = |number: u64| Message { message_id: Some(number.to_string()), ..Message::default() };
     assert_eq!(by(vec![string("hash-property", "message_id")], &id), 10);
     assert_eq!(by(vec![string("hash-property", "correlation_id")], &id), 1);
@@ -92,14 +101,18 @@ fn a_header_or_a_property_is_hashed_when_the_exchange_says_so() {
 #[test]
 fn what_is_no_weight_and_what_cannot_be_hashed_is_refused() {
     let mut table = table(Vec::new());
-    let refused = |table: &mut Table, key: &str| table.bind(b"h", queue(0), key.as_bytes(), &Default::default()).unwrap_err();
+    let refused =
+        |table: &mut Table, key: &str| table.bind(b"h", queue(0), key.as_bytes(), &Default::default()).unwrap_err();
     assert_eq!(refused(&mut table, "").to_string(), r#"The binding key must be an integer: """#);
     assert_eq!(refused(&mut table, "0").to_string(), "The binding key must be greater than 0");
     assert_eq!(refused(&mut table, "10001").to_string(), "The binding key must not exceed 10000");
     let both = vec![string("hash-header", "a"), string("hash-property", "message_id")];
     assert_eq!(table.declare(with("both", "x-consistent-hash", both)), Err(DeclareError::HashTwice));
     let other = vec![string("hash-property", "reply_to")];
-    assert_eq!(table.declare(with("other", "x-consistent-hash", other)), Err(DeclareError::HashProperty("reply_to".into())));
+    assert_eq!(
+        table.declare(with("other", "x-consistent-hash", other)),
+        Err(DeclareError::HashProperty("reply_to".into()))
+    );
     assert!(table.exchange(b"both").is_none() && table.exchange(b"other").is_none());
 }
 

@@ -80,8 +80,15 @@ fn many_headers_are_gone_through_once_however_many_conditions_there_are() {
     let names: Vec<String> = (0..COUNT).map(|number| format!("h{number:04}")).collect();
     let mut table = Table::new();
     add_queues(&mut table, 4);
-    let conditions = |rule: &str, value: &str| names.iter().map(|name| string(name, value)).chain([string("x-match", rule)]).collect();
-    for (id, arguments) in [(0, conditions("all", "1")), (1, conditions("all", "2")), (2, conditions("any", "1")), (3, conditions("any", "2"))] {
+    let conditions = |rule: &str, value: &str| {
+        names.iter().map(|name| string(name, value)).chain([string("x-match", rule)]).collect()
+    };
+    for (id, arguments) in [
+        (0, conditions("all", "1")),
+        (1, conditions("all", "2")),
+        (2, conditions("any", "1")),
+        (3, conditions("any", "2")),
+    ] {
         table.bind(b"amq.headers", queue(id), b"", &Arguments::new(arguments)).unwrap();
     }
     // The first of the headers comes twice, once with each value; the one that came last counts.

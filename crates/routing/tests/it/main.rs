@@ -11,7 +11,7 @@ mod topics;
 
 use std::cell::Cell;
 
-use routing::{Argument, Arguments, Declaration, Declared, DeclareError, Destination, Headers, NoHeaders, Table};
+use routing::{Argument, Arguments, Declaration, DeclareError, Declared, Destination, Headers, NoHeaders, Table};
 use routing::{Name, OwnedValue, Property, QueueId, Scratch, Value};
 
 fn name(text: &str) -> Name {

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use routing::{Argument, Arguments, Bound, Declaration, Declared, DeleteError, Destination, OwnedValue, QueueId, Removal};
+use routing::{
+    Argument, Arguments, Bound, Declaration, Declared, DeleteError, Destination, OwnedValue, QueueId, Removal,
+};
 use routing::{RemovedDestination, Table};
 
 use crate::random::Random;
@@ -117,11 +119,14 @@ impl Model {
 }
 
 fn headers_match(arguments: &[Argument], message: &Message) -> bool {
-    let rule = arguments.iter().find(|argument| &*argument.name == b"x-match").map(|argument| argument.value.to_string());
+    let rule =
+        arguments.iter().find(|argument| &*argument.name == b"x-match").map(|argument| argument.value.to_string());
     let rule = rule.as_deref().unwrap_or("all");
     let conditions: Vec<bool> = arguments
         .iter()
-        .filter(|argument| &*argument.name != b"x-match" && (rule.ends_with("-with-x") || !argument.name.starts_with(b"x-")))
+        .filter(|argument| {
+            &*argument.name != b"x-match" && (rule.ends_with("-with-x") || !argument.name.starts_with(b"x-"))
+        })
         .map(|argument| {
             let header = message.headers.iter().rev().find(|(name, _)| *name.as_bytes() == *argument.name);
             header.is_some_and(|(_, value)| matches!(argument.value, OwnedValue::Void) || *value == argument.value)
@@ -183,12 +188,17 @@ fn text(removal: &Removal) -> Gone {
             RemovedDestination::Queue(id) => End::Queue(id.0),
             RemovedDestination::Exchange(name) => End::Exchange(name.to_string()),
         };
-        let (source, key, arguments) = (binding.source.to_string(), utf8(&binding.key), binding.arguments.fields().to_vec());
+        let (source, key, arguments) =
+            (binding.source.to_string(), utf8(&binding.key), binding.arguments.fields().to_vec());
         format!("{:?}", ModelBinding { source, end, key, arguments })
     });
     let exchanges = removal.exchanges.iter().map(|exchange| exchange.name.to_string());
     let (exchanges, bindings): Gone = (exchanges.collect(), bindings.collect());
-    assert_eq!((exchanges.len(), bindings.len()), (removal.exchanges.len(), removal.bindings.len()), "each is told once");
+    assert_eq!(
+        (exchanges.len(), bindings.len()),
+        (removal.exchanges.len(), removal.bindings.len()),
+        "each is told once"
+    );
     (exchanges, bindings)
 }
 
@@ -233,7 +243,8 @@ fn change(random: &mut Random, table: &mut Table, model: &mut Model) {
         25..88 => {
             let binding = binding(random);
             let arguments = Arguments::new(binding.arguments.clone());
-            let bound = table.bind(binding.source.as_bytes(), binding.end.destination(), binding.key.as_bytes(), &arguments);
+            let bound =
+                table.bind(binding.source.as_bytes(), binding.end.destination(), binding.key.as_bytes(), &arguments);
             if !model.exchanges.contains_key(&binding.source) || !model.exists(&binding.end) {
                 bound.unwrap_err();
             } else if model.bindings.contains(&binding) {
@@ -247,8 +258,12 @@ fn change(random: &mut Random, table: &mut Table, model: &mut Model) {
             let known = if model.bindings.is_empty() { None } else { Some(random.pick(&model.bindings).clone()) };
             let wanted = known.filter(|_| random.chance(80)).unwrap_or_else(|| binding(random));
             let arguments = Arguments::new(wanted.arguments.clone());
-            let planned = table.unbinding(wanted.source.as_bytes(), wanted.end.destination(), wanted.key.as_bytes(), &arguments).unwrap();
-            let removal = table.unbind(wanted.source.as_bytes(), wanted.end.destination(), wanted.key.as_bytes(), &arguments).unwrap();
+            let planned = table
+                .unbinding(wanted.source.as_bytes(), wanted.end.destination(), wanted.key.as_bytes(), &arguments)
+                .unwrap();
+            let removal = table
+                .unbind(wanted.source.as_bytes(), wanted.end.destination(), wanted.key.as_bytes(), &arguments)
+                .unwrap();
             model.drop_bindings(|binding| *binding == wanted, &mut gone);
             assert_eq!(text(&removal), gone);
             assert_eq!(sorted(planned), sorted(removal));
@@ -262,7 +277,8 @@ fn declare(random: &mut Random, table: &mut Table, model: &mut Model) {
     let (kind, auto_delete, durable) = (*random.pick(&KINDS), random.chance(25), random.chance(50));
     let arguments = Arguments::new(alternate.iter().map(|name| string("alternate-exchange", name)).collect());
     let (internal, declaration_name) = (false, crate::name(&name));
-    let declaration = Declaration { name: declaration_name, kind: kind.as_bytes(), durable, auto_delete, internal, arguments };
+    let declaration =
+        Declaration { name: declaration_name, kind: kind.as_bytes(), durable, auto_delete, internal, arguments };
     let declared = table.declare(declaration);
     match model.exchanges.get(&name) {
         None => {
@@ -270,7 +286,8 @@ fn declare(random: &mut Random, table: &mut Table, model: &mut Model) {
             model.exchanges.insert(name, ModelExchange { kind, auto_delete, durable, alternate });
         }
         Some(found) => {
-            let same = (found.kind, found.auto_delete, found.durable, &found.alternate) == (kind, auto_delete, durable, &alternate);
+            let same = (found.kind, found.auto_delete, found.durable, &found.alternate)
+                == (kind, auto_delete, durable, &alternate);
             assert_eq!(declared.is_ok(), same);
         }
     }
@@ -314,7 +331,10 @@ fn check_lists(table: &Table, model: &Model) {
         }
     }
     for id in model.queues.keys() {
-        assert_eq!(listed(table.bindings_to(End::Queue(*id).destination())), expected(&|binding| binding.end == End::Queue(*id)));
+        assert_eq!(
+            listed(table.bindings_to(End::Queue(*id).destination())),
+            expected(&|binding| binding.end == End::Queue(*id))
+        );
     }
     assert_eq!(table.exchanges().count(), model.exchanges.len() + 7);
 }

@@ -22,7 +22,11 @@ fn a_random_exchange_takes_one_binding_and_each_in_time() {
         let (mut found, mut counts) = (Vec::new(), [0; 4]);
         let mut scratch = routing::Scratch::default();
         for _ in 0..4_000 {
-            table.exchange(b"one").unwrap().route(&[b"key"], &routing::NoHeaders, &mut scratch, &mut found).expect("few steps");
+            table
+                .exchange(b"one")
+                .unwrap()
+                .route(&[b"key"], &routing::NoHeaders, &mut scratch, &mut found)
+                .expect("few steps");
             assert_eq!(found.len(), 1);
             counts[found[0].0 as usize] += 1;
         }

@@ -63,7 +63,8 @@ fn many_patterns_match_what_each_of_them_matches() {
         declare(&mut table, "x", "topic").unwrap();
         let key = |random: &mut Random, wild: bool| {
             let count = random.below(6);
-            let words: Vec<_> = (0..count).map(|_| *random.pick(if wild { &alphabet } else { &alphabet[..5] })).collect();
+            let words: Vec<_> =
+                (0..count).map(|_| *random.pick(if wild { &alphabet } else { &alphabet[..5] })).collect();
             words.join(".")
         };
         let mut patterns: Vec<Option<String>> = (0..40).map(|_| Some(key(&mut random, true))).collect();
@@ -117,7 +118,8 @@ fn keys_of_many_words_match_what_they_match() {
             bind(&mut table, "amq.topic", queue(id), &pattern);
             patterns.push(pattern);
         }
-        let expected: Vec<u64> = (0..).zip(&patterns).filter(|(_, pattern)| naive(pattern, key)).map(|(id, _)| id).collect();
+        let expected: Vec<u64> =
+            (0..).zip(&patterns).filter(|(_, pattern)| naive(pattern, key)).map(|(id, _)| id).collect();
         assert_eq!(route(&table, "amq.topic", &[key]), expected, "round {round}, key {key:?}, patterns {patterns:?}");
     }
     check("#", &[&"a".repeat(255), &".".repeat(255)], &[&"a".repeat(256), &".".repeat(300)]);
@@ -162,7 +164,9 @@ fn patterns_as_people_write_them_take_few_steps() {
             bind(&mut table, "amq.topic", queue(0), &pattern);
         }
     }
-    let most = (0..5_000).map(|number| steps(&table, &[&format!("region.{}.device.{number}.state", number % 50)]).unwrap()).max();
+    let most = (0..5_000)
+        .map(|number| steps(&table, &[&format!("region.{}.device.{number}.state", number % 50)]).unwrap())
+        .max();
     assert!(most.unwrap() < 100, "{most:?}");
 }
 
@@ -190,7 +194,14 @@ fn patterns_made_to_explode_do_not() {
 /// A queue that is bound so many times by a key.
 fn bound_often(table: &mut Table, exchange: &str, key: &str, times: usize) {
     for number in 0..times {
-        table.bind(exchange.as_bytes(), queue(0), key.as_bytes(), &Arguments::new(vec![string("number", &number.to_string())])).expect("valid");
+        table
+            .bind(
+                exchange.as_bytes(),
+                queue(0),
+                key.as_bytes(),
+                &Arguments::new(vec![string("number", &number.to_string())]),
+            )
+            .expect("valid");
     }
 }
 
@@ -201,9 +212,15 @@ fn what_many_keys_lead_to_again_and_again_is_not_told_each_time() {
     add_queues(&mut table, 1);
     bound_often(&mut table, "amq.topic", "#", 3_000);
     bound_often(&mut table, "amq.direct", "k", 3_000);
-    for (exchange, keys) in [("amq.topic", keys.iter().map(|key| key.as_bytes()).collect()), ("amq.direct", vec![b"k".as_slice(); 999])] {
+    for (exchange, keys) in
+        [("amq.topic", keys.iter().map(|key| key.as_bytes()).collect()), ("amq.direct", vec![b"k".as_slice(); 999])]
+    {
         let (mut scratch, mut queues) = (Scratch::default(), Vec::new());
-        table.exchange(exchange.as_bytes()).unwrap().route(&keys, &NoHeaders, &mut scratch, &mut queues).expect("few steps");
+        table
+            .exchange(exchange.as_bytes())
+            .unwrap()
+            .route(&keys, &NoHeaders, &mut scratch, &mut queues)
+            .expect("few steps");
         assert_eq!(queues.iter().map(|queue| queue.0).collect::<Vec<_>>(), [0]);
         assert!(queues.capacity() < 10_000, "{exchange}: room for {} queues was made", queues.capacity());
         assert!((300..5_000).contains(&scratch.steps()), "{exchange}: {}", scratch.steps());

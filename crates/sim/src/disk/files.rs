@@ -41,7 +41,12 @@ fn chunks_of(name: &str, bytes: &[u8]) -> Vec<Chunk> {
     let Some(sequence) = sequence_of(name) else { return Vec::new() };
     let (mut at, mut chunks) = (4096, Vec::<Chunk>::new());
     while let Some(header) = bytes.get(at..at + 96).filter(|header| header.starts_with(b"MSCK")) {
-        let chunk = Chunk { at, bytes: number(header, 76, 4) as usize, index: number(header, 32, 8), durable: number(header, 40, 8) };
+        let chunk = Chunk {
+            at,
+            bytes: number(header, 76, 4) as usize,
+            index: number(header, 32, 8),
+            durable: number(header, 40, 8),
+        };
         if number(header, 24, 8) != sequence || chunks.last().is_some_and(|last| last.index + 1 != chunk.index) {
             break;
         }
@@ -79,7 +84,13 @@ impl SimDisk {
             return None;
         }
         let place = (disk.damages.below(3) as usize, disk.damages.below(4096) as usize);
-        let file = disk.names.iter().rev().filter(|(name, _)| name.starts_with("segment-")).map(|(_, file)| file).nth(place.0)?;
+        let file = disk
+            .names
+            .iter()
+            .rev()
+            .filter(|(name, _)| name.starts_with("segment-"))
+            .map(|(_, file)| file)
+            .nth(place.0)?;
         let damage = Damage { file: Arc::clone(file), at: place.1 };
         damage.flip();
         Some(damage)
@@ -91,14 +102,21 @@ impl SimDisk {
         if !disk.vanishing.one_in(6) {
             return None;
         }
-        let newest = disk.names.iter().rev().find(|(name, file)| !chunks_of(name, &file.lock().bytes).is_empty())?.0.clone();
+        let newest =
+            disk.names.iter().rev().find(|(name, file)| !chunks_of(name, &file.lock().bytes).is_empty())?.0.clone();
         let with_prepared = disk.vanishing.one_in(2);
         // An empty folder is a new journal.
         if !disk.names.keys().any(|name| name == CHECKPOINT || (name.starts_with("segment-") && *name < newest)) {
             return None;
         }
-        let is_taken = |name: &str| name == newest || (with_prepared && name.starts_with("segment-") && *name > *newest);
-        let taken: Vec<_> = disk.names.iter().filter(|(name, _)| is_taken(name)).map(|(name, file)| (name.clone(), Taken(Arc::clone(file)))).collect();
+        let is_taken =
+            |name: &str| name == newest || (with_prepared && name.starts_with("segment-") && *name > *newest);
+        let taken: Vec<_> = disk
+            .names
+            .iter()
+            .filter(|(name, _)| is_taken(name))
+            .map(|(name, file)| (name.clone(), Taken(Arc::clone(file))))
+            .collect();
         for (name, _) in &taken {
             disk.names.remove(name);
             disk.durable_names.remove(name);
@@ -148,7 +166,10 @@ impl SimDisk {
         if !disk.forgetting.one_in(8) {
             return None;
         }
-        let taken: Vec<_> = CHECKPOINTS.iter().filter_map(|name| Some(((*name).to_owned(), Taken(disk.names.remove(*name)?)))).collect();
+        let taken: Vec<_> = CHECKPOINTS
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), Taken(disk.names.remove(*name)?))))
+            .collect();
         CHECKPOINTS.iter().for_each(|name| drop(disk.durable_names.remove(*name)));
         (!taken.is_empty()).then_some(taken)
     }
@@ -181,7 +202,11 @@ impl SimDisk {
 
     /// Of all names and bytes.
     pub fn fingerprint(&self) -> u64 {
-        let sum = |sum: u64, bytes: &[u8]| bytes.chunks(8).fold(sum, |sum, eight| (sum ^ number(eight, 0, eight.len())).wrapping_mul(0x100_0000_01b3).rotate_left(23));
+        let sum = |sum: u64, bytes: &[u8]| {
+            bytes.chunks(8).fold(sum, |sum, eight| {
+                (sum ^ number(eight, 0, eight.len())).wrapping_mul(0x100_0000_01b3).rotate_left(23)
+            })
+        };
         self.inner.lock().names.iter().fold(0, |all, (name, file)| sum(sum(all, name.as_bytes()), &file.lock().bytes))
     }
 
@@ -195,7 +220,9 @@ impl SimDisk {
             if number(header, 6, 2) == 2 && number(header, 4084, 8) == sequence {
                 files.rewritten = true;
                 let replaced = (0..number(header, 36, 2) as usize).map(|place| number(header, 38 + place * 8, 8));
-                files.replaced |= replaced.filter(|replaced| *replaced != sequence).any(|replaced| disk.names.keys().any(|name| sequence_of(name) == Some(replaced)));
+                files.replaced |= replaced
+                    .filter(|replaced| *replaced != sequence)
+                    .any(|replaced| disk.names.keys().any(|name| sequence_of(name) == Some(replaced)));
             }
         }
         files

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::files::CHECKPOINTS;
-use super::{SimDisk, Shared};
+use super::{Shared, SimDisk};
 
 /// What sort of file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +18,25 @@ pub enum Kind {
 /// All of them.
 pub const KINDS: [Kind; 4] = [Kind::Segment, Kind::Spare, Kind::Reserve, Kind::Checkpoint];
 /// How likely each is to be the next one.
-const CHOICES: [Kind; 8] = [Kind::Segment, Kind::Segment, Kind::Segment, Kind::Segment, Kind::Segment, Kind::Spare, Kind::Reserve, Kind::Checkpoint];
+const CHOICES: [Kind; 8] = [
+    Kind::Segment,
+    Kind::Segment,
+    Kind::Segment,
+    Kind::Segment,
+    Kind::Segment,
+    Kind::Spare,
+    Kind::Reserve,
+    Kind::Checkpoint,
+];
 
 impl Kind {
     fn of(name: &str) -> Option<Self> {
-        let kinds = [("segment-", Self::Segment), ("spare-", Self::Spare), ("reserve", Self::Reserve), ("checkpoint", Self::Checkpoint)];
+        let kinds = [
+            ("segment-", Self::Segment),
+            ("spare-", Self::Spare),
+            ("reserve", Self::Reserve),
+            ("checkpoint", Self::Checkpoint),
+        ];
         kinds.into_iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, kind)| kind)
     }
 }
@@ -55,7 +69,9 @@ impl SimDisk {
     /// One of the files of this kind, if there are any.
     pub fn stick_one(&self, kind: Kind) -> bool {
         let mut disk = self.inner.lock();
-        let is_wanted = |name: &&String| Kind::of(name) == Some(kind) && (kind != Kind::Checkpoint || CHECKPOINTS.contains(&name.as_str()));
+        let is_wanted = |name: &&String| {
+            Kind::of(name) == Some(kind) && (kind != Kind::Checkpoint || CHECKPOINTS.contains(&name.as_str()))
+        };
         let names: Vec<String> = disk.names.keys().filter(is_wanted).cloned().collect();
         if names.is_empty() {
             return false;
@@ -74,7 +90,8 @@ impl SimDisk {
     /// All files with their lengths, and which of them stays.
     pub fn described(&self) -> String {
         let disk = self.inner.lock();
-        let files: Vec<String> = disk.names.iter().map(|(name, file)| format!("{name} {}", file.lock().bytes.len())).collect();
+        let files: Vec<String> =
+            disk.names.iter().map(|(name, file)| format!("{name} {}", file.lock().bytes.len())).collect();
         format!("{}; {:?} stays", files.join(", "), disk.stuck)
     }
 
@@ -101,7 +118,10 @@ impl SimDisk {
 
     /// Does removing a file fail, or giving it the name `to`?
     pub(super) fn try_change(&self, name: &str, to: Option<&str>) -> io::Result<()> {
-        let outcome = self.try_names().and_then(|()| self.try_stuck(name, false)).and_then(|()| to.map_or(Ok(()), |to| self.try_stuck(to, true)));
+        let outcome = self
+            .try_names()
+            .and_then(|()| self.try_stuck(name, false))
+            .and_then(|()| to.map_or(Ok(()), |to| self.try_stuck(to, true)));
         let mut disk = self.inner.lock();
         let disk = &mut *disk;
         let changed = to.unwrap_or(name);

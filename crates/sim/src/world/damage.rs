@@ -55,7 +55,11 @@ pub(super) fn open(start: &mut Start<'_>, coverage: &mut Coverage) -> Result<Ope
 
 /// Now and then a read or a change of names fails once during a start. It opens in spite of that, or ends and says so; then nothing is damaged, and the
 /// start that follows finds everything.
-fn with_a_fault(start: &mut Start<'_>, whole: Option<&Survey>, coverage: &mut Coverage) -> Result<Option<Opened<SimSubmitter>>, String> {
+fn with_a_fault(
+    start: &mut Start<'_>,
+    whole: Option<&Survey>,
+    coverage: &mut Coverage,
+) -> Result<Option<Opened<SimSubmitter>>, String> {
     let within = start.disk.files().replaced;
     if !start.disk.fail_at_start() {
         return Ok(None);
@@ -68,7 +72,9 @@ fn with_a_fault(start: &mut Start<'_>, whole: Option<&Survey>, coverage: &mut Co
             coverage.add("starts in spite of a failed change of names", u64::from(name));
             Ok(Some(opened))
         }
-        Err(error) if error.is_damage() || !(read || name) => Err(format!("does not open: {error}, and a read had failed once: {read}")),
+        Err(error) if error.is_damage() || !(read || name) => {
+            Err(format!("does not open: {error}, and a read had failed once: {read}"))
+        }
         Err(_) => {
             coverage.add("starts ended by a failed read", u64::from(read));
             coverage.add("starts ended by a failed read within a rewriting", u64::from(read && within));
@@ -85,7 +91,11 @@ fn with_a_fault(start: &mut Start<'_>, whole: Option<&Survey>, coverage: &mut Co
 
 /// Both files of the checkpoint are gone. Where segments were rewritten the start is refused for that, nothing can be accepted and nothing
 /// changes; with one of the files everything is there.
-fn without_checkpoints(start: &mut Start<'_>, taken: Vec<(String, Taken)>, coverage: &mut Coverage) -> Result<Opened<SimSubmitter>, String> {
+fn without_checkpoints(
+    start: &mut Start<'_>,
+    taken: Vec<(String, Taken)>,
+    coverage: &mut Coverage,
+) -> Result<Opened<SimSubmitter>, String> {
     let (rewritten, before) = (start.disk.files().rewritten, start.disk.fingerprint());
     let survey = start.verify(coverage)?;
     let error = match start.attempt(&survey, false)? {
@@ -98,7 +108,10 @@ fn without_checkpoints(start: &mut Start<'_>, taken: Vec<(String, Taken)>, cover
     };
     let is_named = survey.damages.iter().any(|damage| damage.file == CHECKPOINT && !damage.is_repairable());
     if rewritten && !(is_named && matches!(error, OpenError::Checkpoint(_))) {
-        return Err(format!("without a checkpoint it is refused for another reason: {error}; verify reports {:?}", survey.damages));
+        return Err(format!(
+            "without a checkpoint it is refused for another reason: {error}; verify reports {:?}",
+            survey.damages
+        ));
     }
     if start.disk.fingerprint() != before {
         return Err(format!("the start was refused ({error}), and has changed files"));
@@ -118,11 +131,12 @@ fn without_checkpoints(start: &mut Start<'_>, taken: Vec<(String, Taken)>, cover
 
 /// No damage can be accepted, neither each nor all together.
 fn accepts_nothing(survey: &Survey) -> Result<(), String> {
-    let refuses = |accepted: &dyn Fn(&Damage) -> bool| match repair(Path::new(NOWHERE), survey, Original::Kept, accepted) {
-        Err(RepairError::Beyond { .. } | RepairError::Together { .. }) => Ok(()),
-        _ if !survey.damages.iter().any(accepted) => Ok(()),
-        _ => Err(format!("without a checkpoint damage can be accepted: {:?}", survey.damages)),
-    };
+    let refuses =
+        |accepted: &dyn Fn(&Damage) -> bool| match repair(Path::new(NOWHERE), survey, Original::Kept, accepted) {
+            Err(RepairError::Beyond { .. } | RepairError::Together { .. }) => Ok(()),
+            _ if !survey.damages.iter().any(accepted) => Ok(()),
+            _ => Err(format!("without a checkpoint damage can be accepted: {:?}", survey.damages)),
+        };
     refuses(&|_| true)?;
     refuses(&Damage::is_repairable)?;
     survey.damages.iter().try_for_each(|one| refuses(&|damage| damage.id == one.id))

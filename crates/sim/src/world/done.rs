@@ -59,7 +59,11 @@ impl Done {
 
     /// Is each offset of a range done?
     pub fn has_all(&self, id: LogId, range: Range<u64>) -> bool {
-        range.is_empty() || self.logs.get(&id).is_some_and(|offsets| offsets.0.lock().range(range.clone()).count() as u64 == range.end - range.start)
+        range.is_empty()
+            || self
+                .logs
+                .get(&id)
+                .is_some_and(|offsets| offsets.0.lock().range(range.clone()).count() as u64 == range.end - range.start)
     }
 }
 
@@ -68,9 +72,19 @@ impl World {
     pub(super) fn finish_some(&mut self, coverage: &mut Coverage) {
         let random = &mut self.done.random;
         let id = LogId(LOGS[random.below(LOGS.len() as u64) as usize]);
-        let log = self.running.as_ref().expect("a journal is open between operations").journal.log(id).expect("it is always there");
+        let log = self
+            .running
+            .as_ref()
+            .expect("a journal is open between operations")
+            .journal
+            .log(id)
+            .expect("it is always there");
         let (Some(model), Some(offsets)) = (self.logs.get(&id), self.done.logs.get(&id)) else { return };
-        let seen: Vec<(u64, u64)> = model.visible.range(log.start().0..log.last_stable().0).map(|(base, (_, records))| (*base, *records)).collect();
+        let seen: Vec<(u64, u64)> = model
+            .visible
+            .range(log.start().0..log.last_stable().0)
+            .map(|(base, (_, records))| (*base, *records))
+            .collect();
         if seen.is_empty() {
             return;
         }
@@ -91,13 +105,18 @@ impl World {
         if !LOGS.contains(&id.0) {
             return Ok(());
         }
-        let (log, journal) = (self.log(id), Arc::clone(&self.running.as_ref().expect("a journal is open between operations").journal));
+        let (log, journal) =
+            (self.log(id), Arc::clone(&self.running.as_ref().expect("a journal is open between operations").journal));
         let model = self.logs.entry(id).or_default();
         let aborted = model.transactions.aborted();
         let (mut at, end) = (log.start(), log.last_stable());
         while at < end {
             let want = ColdWant { log: Arc::clone(&log), from: at, until: end, max_bytes: 20_000 };
-            let data = journal.read_cold(&[want], 20_000).pop().ok_or("no result")?.map_err(|error| format!("{id} from {at}: {error}"))?;
+            let data = journal
+                .read_cold(&[want], 20_000)
+                .pop()
+                .ok_or("no result")?
+                .map_err(|error| format!("{id} from {at}: {error}"))?;
             let mut told = log.aborted_between(at, data.next);
             told.sort_unstable_by_key(|one| std::cmp::Reverse(one.first));
             let (bytes, mut without) = (data.slices.concat(), BTreeSet::new());
@@ -112,7 +131,9 @@ impl World {
                     None if header.transactional() => {
                         let (left_out, base) = (without.contains(&header.producer_id), header.base().0);
                         if left_out != aborted.contains(&base) {
-                            return Err(format!("{id}: batch {base} is left out: {left_out}, by who reads committed records from {at} on"));
+                            return Err(format!(
+                                "{id}: batch {base} is left out: {left_out}, by who reads committed records from {at} on"
+                            ));
                         }
                         coverage.add("batches read by clients of committed records", 1);
                     }

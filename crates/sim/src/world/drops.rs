@@ -25,7 +25,13 @@ pub(super) struct Drops {
 impl Drops {
     pub fn new(seed: u64) -> Self {
         let living = (FIRST..FIRST + NAMES as u64).map(LogId).collect();
-        Self { random: Random::new(seed ^ 0xD20B), next: FIRST + NAMES as u64, living, ending: Vec::new(), ended: Vec::new() }
+        Self {
+            random: Random::new(seed ^ 0xD20B),
+            next: FIRST + NAMES as u64,
+            living,
+            ending: Vec::new(),
+            ended: Vec::new(),
+        }
     }
 }
 
@@ -79,7 +85,12 @@ impl World {
     }
 
     /// What has ended is not there, and what may have ended is there or not.
-    pub(super) fn drops_after_restart(&mut self, journal: &Journal, power_lost: bool, coverage: &mut Coverage) -> Result<(), String> {
+    pub(super) fn drops_after_restart(
+        &mut self,
+        journal: &Journal,
+        power_lost: bool,
+        coverage: &mut Coverage,
+    ) -> Result<(), String> {
         for id in std::mem::take(&mut self.drops.ending) {
             let is_there = journal.log(id).is_some();
             coverage.add(if is_there { "logs that had not ended" } else { "logs that had ended unanswered" }, 1);

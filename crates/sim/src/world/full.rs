@@ -60,7 +60,8 @@ impl World {
         self.disk.set_faults(Faults { capacity: Some(0), ..Faults::default() });
         let (states, trims, mut taken) = (self.state_refused, self.trims_refused, 0);
         for _ in 0..APPENDS_LAST {
-            let is_full = self.running.as_ref().is_some_and(|running| running.journal.status() == JournalStatus::DiskFull);
+            let is_full =
+                self.running.as_ref().is_some_and(|running| running.journal.status() == JournalStatus::DiskFull);
             taken = if is_full { taken + 1 } else { 0 };
             self.put_state();
             for _ in 0..3 {
@@ -71,9 +72,15 @@ impl World {
                 break;
             }
         }
-        let is_short = |running: &Running| running.journal.segments_listed().iter().any(|one| !one.sealed && one.bytes < SEGMENT_BYTES / 2);
+        let is_short = |running: &Running| {
+            running.journal.segments_listed().iter().any(|one| !one.sealed && one.bytes < SEGMENT_BYTES / 2)
+        };
         // Of a segment for state nothing is kept here: it has room for two chunks. Before it is known that the disk is full state may have used up the segment.
-        if self.state_refused == states || taken < TAKEN_LEAST || self.disk.is_dead() || self.running.as_ref().is_none_or(is_short) {
+        if self.state_refused == states
+            || taken < TAKEN_LEAST
+            || self.disk.is_dead()
+            || self.running.as_ref().is_none_or(is_short)
+        {
             return Ok(());
         }
         self.trim();
@@ -81,6 +88,10 @@ impl World {
             self.step(coverage)?;
         }
         coverage.add("trims when there was no room for state", 1);
-        if self.trims_refused > trims { Err("a trim was refused on a disk that had no room for state".to_owned()) } else { Ok(()) }
+        if self.trims_refused > trims {
+            Err("a trim was refused on a disk that had no room for state".to_owned())
+        } else {
+            Ok(())
+        }
     }
 }

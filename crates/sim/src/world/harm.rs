@@ -36,7 +36,11 @@ impl World {
         self.disk.light_fuse(1 + self.random.next() % 30);
         let archives = self.random.one_in(2);
         for _ in 0..4 {
-            if archives { self.archive(coverage) } else { self.keep(coverage) }
+            if archives {
+                self.archive(coverage)
+            } else {
+                self.keep(coverage)
+            }
             if archives && !self.disk.is_dead() {
                 self.step(coverage)?;
             }

@@ -32,7 +32,8 @@ const SEAMS: [(Place, Place, &str); 8] = [
 /// An answer begins with the batch that holds the offset asked for, or with the next there is; its batches ascend, and none is there twice.
 /// Of a log that is not compacted none is missing either but what is done.
 fn check_answer(id: LogId, from: Offset, next: Offset, bytes: &[u8], done: &Done) -> Result<(), String> {
-    let may_miss = |missing: std::ops::Range<Offset>| is_compacted(id) || done.has_all(id, missing.start.0..missing.end.0);
+    let may_miss =
+        |missing: std::ops::Range<Offset>| is_compacted(id) || done.has_all(id, missing.start.0..missing.end.0);
     let (mut end, mut first) = (from, true);
     for batch in Batches::new(bytes) {
         let (_, header) = batch.map_err(|error| format!("{id}: {error}"))?;
@@ -42,12 +43,16 @@ fn check_answer(id: LogId, from: Offset, next: Offset, bytes: &[u8], done: &Done
         }
         let follows = if first { base <= end } else { base == end };
         if !follows && !may_miss(end..base) {
-            return Err(format!("{id}: asked for from {from} on, batch {base}..{behind} comes at {end}, and what lies between is missing"));
+            return Err(format!(
+                "{id}: asked for from {from} on, batch {base}..{behind} comes at {end}, and what lies between is missing"
+            ));
         }
         (end, first) = (behind, false);
     }
     if next > end && !may_miss(end..next) {
-        return Err(format!("{id}: asked for from {from} on, is to go on at {next}, and what lies behind {end} is missing"));
+        return Err(format!(
+            "{id}: asked for from {from} on, is to go on at {next}, and what lies behind {end} is missing"
+        ));
     }
     if next < end {
         return Err(format!("{id}: asked for from {from} on, is to go on at {next}, and had got up to {end}"));
@@ -187,7 +192,13 @@ impl World {
         self.read_from(&log, from, cold, coverage).map(drop)
     }
 
-    pub(super) fn read_from(&mut self, log: &Arc<Log>, from: Offset, cold: bool, coverage: &mut Coverage) -> Result<Offset, String> {
+    pub(super) fn read_from(
+        &mut self,
+        log: &Arc<Log>,
+        from: Offset,
+        cold: bool,
+        coverage: &mut Coverage,
+    ) -> Result<Offset, String> {
         let journal = Arc::clone(&self.running.as_ref().expect("a journal is open between operations").journal);
         if !cold {
             match journal.read_tail(log, from..Offset(u64::MAX), 20_000, true) {

@@ -57,7 +57,11 @@ impl World {
             self.keep(coverage);
         }
         self.drain(coverage)?;
-        let is_plain = |id: &LogId| durability(*id) == Durability::Fsync && !is_compacted(*id) && retention(*id) == journal::Retention::default();
+        let is_plain = |id: &LogId| {
+            durability(*id) == Durability::Fsync
+                && !is_compacted(*id)
+                && retention(*id) == journal::Retention::default()
+        };
         let plain: Vec<LogId> = self.ids().into_iter().filter(is_plain).collect();
         let kept = plain[self.reclaims.below(plain.len() as u64) as usize];
         let others: Vec<_> = self.ids().into_iter().filter(|id| *id != kept).map(|id| self.log(id)).collect();
@@ -114,7 +118,9 @@ impl World {
         if self.is_loose(self.archived()) {
             let (bytes, count) = self.sealed();
             let live = self.running.as_ref().map_or(0, |running| running.journal.segment_usage().1);
-            return Err(format!("{count} full segments take {bytes} bytes, {live} are live in them, and a read had failed once when they were rewritten"));
+            return Err(format!(
+                "{count} full segments take {bytes} bytes, {live} are live in them, and a read had failed once when they were rewritten"
+            ));
         }
         coverage.add("rewritings in spite of a failed read", 1);
         Ok(())
@@ -148,7 +154,10 @@ impl World {
         let running = self.running.as_ref().ok_or("a journal is open between operations")?;
         let ((bytes, count), live) = (self.sealed(), running.journal.segment_usage().1);
         if self.is_loose(own) {
-            return Err(format!("{count} full segments take {bytes} bytes beside a stuck file ({kind:?}), {live} are live in them: {}", self.disk.described()));
+            return Err(format!(
+                "{count} full segments take {bytes} bytes beside a stuck file ({kind:?}), {live} are live in them: {}",
+                self.disk.described()
+            ));
         }
         coverage.add(
             match kind {
@@ -166,7 +175,11 @@ impl World {
     fn archived(&self) -> u64 {
         let Some(running) = &self.running else { return 0 };
         let listed = running.journal.segments_listed();
-        listed.iter().filter(|segment| segment.sealed && running.journal.is_being_archived(segment.sequence)).map(|segment| segment.bytes).sum()
+        listed
+            .iter()
+            .filter(|segment| segment.sealed && running.journal.is_being_archived(segment.sequence))
+            .map(|segment| segment.bytes)
+            .sum()
     }
 
     /// Do full segments take more than they may? `beside`: what one that stays takes.

@@ -82,7 +82,14 @@ impl Start<'_> {
     pub fn open(&mut self, survey: Option<&Survey>) -> Result<Result<Opened<SimSubmitter>, OpenError>, String> {
         let (storage, archive) = (Arc::new(self.disk.clone()), Arc::new(self.archive.clone()));
         let uuid = uuid::Uuid::from_u128(7);
-        let opened = match journal::open(self.config.clone(), storage, archive, self.disk.submitter(), Arc::clone(&self.clock), uuid) {
+        let opened = match journal::open(
+            self.config.clone(),
+            storage,
+            archive,
+            self.disk.submitter(),
+            Arc::clone(&self.clock),
+            uuid,
+        ) {
             Ok(opened) => opened,
             Err(error) => return Ok(Err(error)),
         };
@@ -99,7 +106,11 @@ impl Start<'_> {
     }
 
     /// Opens what may be damaged; `survey` is what verify said. `reads_less`: a start does not read what is damaged.
-    pub fn attempt(&mut self, survey: &Survey, reads_less: bool) -> Result<Result<Opened<SimSubmitter>, OpenError>, String> {
+    pub fn attempt(
+        &mut self,
+        survey: &Survey,
+        reads_less: bool,
+    ) -> Result<Result<Opened<SimSubmitter>, OpenError>, String> {
         match (self.open(Some(survey))?, wrong(survey)) {
             (Ok(_), Some(wrong)) if !reads_less => Err(format!("it opens, and verify reports {wrong}")),
             (Err(error), _) if !error.is_damage() => Err(format!("does not open: {error}")),
@@ -131,7 +142,11 @@ impl Start<'_> {
 
 /// What verify reports, if anything.
 pub(super) fn wrong(survey: &Survey) -> Option<String> {
-    let lost = survey.logs.iter().find(|(_, log)| !log.lost.is_empty()).map(|(id, log)| format!("lost records of {id}: {:?}", log.lost));
+    let lost = survey
+        .logs
+        .iter()
+        .find(|(_, log)| !log.lost.is_empty())
+        .map(|(id, log)| format!("lost records of {id}: {:?}", log.lost));
     survey.damages.first().map(|damage| format!("{damage:?}")).or(lost)
 }
 
@@ -143,7 +158,11 @@ fn compare(survey: &Survey, journal: &Journal) -> Result<(), String> {
     for log in journal.log_ids().into_iter().filter_map(|id| journal.log(id)) {
         let found = survey.logs.get(&log.id()).map_or((Offset::ZERO, Offset::ZERO), |found| (found.start, found.end));
         if found != (log.start(), log.end()) {
-            return Err(format!("{}: verify finds offsets {found:?}, the start {:?}", log.id(), (log.start(), log.end())));
+            return Err(format!(
+                "{}: verify finds offsets {found:?}, the start {:?}",
+                log.id(),
+                (log.start(), log.end())
+            ));
         }
     }
     Ok(())

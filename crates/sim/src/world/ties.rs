@@ -64,7 +64,10 @@ impl World {
                 parts.push(Part { sent, floor });
             }
             let value = Some(Bytes::from(number.to_string()));
-            items.insert(self.random.below(items.len() as u64 + 1) as usize, AppendItem::State { key: key(number), value });
+            items.insert(
+                self.random.below(items.len() as u64 + 1) as usize,
+                AppendItem::State { key: key(number), value },
+            );
         }
         let item = if alone { items.remove(0) } else { AppendItem::Together(items) };
         if self.submit(CONNECTION, item, Waiting::Tie(number)) {
@@ -87,7 +90,9 @@ impl World {
         let made_for = logs.iter().copied().find(|id| is_compacted(*id)).unwrap_or(logs[0]);
         let (sent, bytes, header) = self.plain_batch(made_for);
         let logs: Vec<_> = logs.into_iter().map(|id| self.log(id)).collect();
-        parts.extend(logs.iter().map(|log| Part { sent: Sent { log: log.id(), ..sent.clone() }, floor: log.high_watermark().0 }));
+        parts.extend(
+            logs.iter().map(|log| Part { sent: Sent { log: log.id(), ..sent.clone() }, floor: log.high_watermark().0 }),
+        );
         let mut items = AppendItem::for_all(&logs, &bytes, header);
         items.next().expect("there are logs")
     }
@@ -96,7 +101,15 @@ impl World {
     pub(super) fn plain_batch(&mut self, id: LogId) -> (Sent, Bytes, record::BatchHeader) {
         self.next_id += 1;
         let at = self.clock_now();
-        let sent = Sent { log: id, id: self.next_id, records: 1 + self.random.below(3), producer: None, kind: Kind::Plain, at, bytes: 0 };
+        let sent = Sent {
+            log: id,
+            id: self.next_id,
+            records: 1 + self.random.below(3),
+            producer: None,
+            kind: Kind::Plain,
+            at,
+            bytes: 0,
+        };
         let filler = if self.random.one_in(8) { self.random.below(30_000) } else { self.random.below(1_500) };
         let batch = make_batch(&sent, filler as usize);
         let header = record::BatchHeader::parse(&batch).expect("the builder makes valid batches");
@@ -152,12 +165,18 @@ impl World {
     }
 
     /// After a restart, when all logs have been read.
-    pub(super) fn check_ties(&mut self, recovered: &[(Bytes, Bytes)], power_lost: bool, coverage: &mut Coverage) -> Result<(), String> {
+    pub(super) fn check_ties(
+        &mut self,
+        recovered: &[(Bytes, Bytes)],
+        power_lost: bool,
+        coverage: &mut Coverage,
+    ) -> Result<(), String> {
         for tie in std::mem::take(&mut self.ties.open) {
             let value = recovered.iter().find(|(found, _)| *found == key(tie.number)).map(|(_, value)| value);
             let value = value.map_or(0, |value| String::from_utf8_lossy(value).parse().unwrap_or(0));
             // Of what was overwritten or trimmed nothing is known.
-            let mut known: Vec<bool> = (tie.keyed && value <= tie.number).then_some(value == tie.number).into_iter().collect();
+            let mut known: Vec<bool> =
+                (tie.keyed && value <= tie.number).then_some(value == tie.number).into_iter().collect();
             for Part { sent, floor } in tie.parts.iter().filter(|part| !is_compacted(part.sent.log)) {
                 let model = self.logs.entry(sent.log).or_default();
                 let there = model.visible.range(floor..).any(|(_, (seen, _))| *seen == sent.id);

@@ -23,7 +23,11 @@ impl Watch {
     /// When a journal is opened.
     pub fn of(disk: &SimDisk, segment_bytes: u64) -> Self {
         let used = disk.used();
-        Self { stuck_spares: stuck_spares(disk), excused: used + segment_bytes > WINDOW_SEGMENTS * segment_bytes, segment_bytes }
+        Self {
+            stuck_spares: stuck_spares(disk),
+            excused: used + segment_bytes > WINDOW_SEGMENTS * segment_bytes,
+            segment_bytes,
+        }
     }
 
     /// After each operation.
@@ -34,7 +38,11 @@ impl Watch {
         let beyond = journal.metrics().window_exceeded.get() > 0;
         let window = WINDOW_SEGMENTS * self.segment_bytes;
         if used > window && !beyond && !self.excused {
-            return Err(format!("files take {used} bytes of a window of {window}, the journal counts {}: {}", journal.file_bytes(), disk.described()));
+            return Err(format!(
+                "files take {used} bytes of a window of {window}, the journal counts {}: {}",
+                journal.file_bytes(),
+                disk.described()
+            ));
         }
         Ok(())
     }

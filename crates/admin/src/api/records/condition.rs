@@ -98,8 +98,12 @@ impl JsonCondition {
             let rest = &text[at..];
             let (step, length) = match rest.chars().next() {
                 Some('[') => bracketed(rest).map_err(|reason| Wrong { position: at, reason })?,
-                Some('.') => named(&rest[1..]).map(|(step, length)| (step, length + 1)).map_err(|reason| Wrong { position: at + 1, reason })?,
-                Some(letter) if path.is_empty() && !is_operator(letter) => named(rest).map_err(|reason| Wrong { position: at, reason })?,
+                Some('.') => named(&rest[1..])
+                    .map(|(step, length)| (step, length + 1))
+                    .map_err(|reason| Wrong { position: at + 1, reason })?,
+                Some(letter) if path.is_empty() && !is_operator(letter) => {
+                    named(rest).map_err(|reason| Wrong { position: at, reason })?
+                }
                 _ => break,
             };
             path.push(step);
@@ -127,7 +131,9 @@ impl JsonCondition {
     fn reaches(&self, value: &Value, path: &[Step]) -> bool {
         let Some((step, rest)) = path.split_first() else { return self.test.passes(value) };
         match (step, value) {
-            (Step::Field(name), Value::Object(fields)) => fields.get(name).is_some_and(|found| self.reaches(found, rest)),
+            (Step::Field(name), Value::Object(fields)) => {
+                fields.get(name).is_some_and(|found| self.reaches(found, rest))
+            }
             (Step::Element(place), Value::Array(all)) => all.get(*place).is_some_and(|found| self.reaches(found, rest)),
             (Step::Any, Value::Array(all)) => all.iter().any(|found| self.reaches(found, rest)),
             (Step::Any, Value::Object(all)) => all.values().any(|found| self.reaches(found, rest)),
@@ -143,7 +149,10 @@ impl Test {
             Self::Equal(wanted) => is_equal(value, wanted),
             Self::Unequal(wanted) => !is_equal(value, wanted),
             Self::Contains(part) => memmem::find(written(value).as_bytes(), part.as_bytes()).is_some(),
-            Self::Ordered(wanted, counts) => value.as_f64().and_then(|found| found.partial_cmp(wanted)).is_some_and(|order| counts[(order as i8 + 1) as usize]),
+            Self::Ordered(wanted, counts) => value
+                .as_f64()
+                .and_then(|found| found.partial_cmp(wanted))
+                .is_some_and(|order| counts[(order as i8 + 1) as usize]),
         }
     }
 }
@@ -165,7 +174,9 @@ fn is_operator(letter: char) -> bool {
 }
 
 fn named(text: &str) -> Result<(Step, usize), &'static str> {
-    let length = text.find(|letter: char| letter == '.' || letter == '[' || is_operator(letter) || letter.is_whitespace()).unwrap_or(text.len());
+    let length = text
+        .find(|letter: char| letter == '.' || letter == '[' || is_operator(letter) || letter.is_whitespace())
+        .unwrap_or(text.len());
     if length == 0 { Err("a name is wanted here") } else { Ok((Step::Field(text[..length].to_owned()), length)) }
 }
 
@@ -190,7 +201,9 @@ fn test(text: &str) -> Result<Test, &'static str> {
     };
     let wanted = text[operator.len()..].trim();
     let wanted = wanted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(wanted);
-    let ordered = |counts| wanted.parse().map(|number: f64| Test::Ordered(number, counts)).map_err(|_| "this comparison is for numbers");
+    let ordered = |counts| {
+        wanted.parse().map(|number: f64| Test::Ordered(number, counts)).map_err(|_| "this comparison is for numbers")
+    };
     match operator {
         "!=" => Ok(Test::Unequal(wanted.to_owned())),
         "~" => Ok(Test::Contains(wanted.to_owned())),

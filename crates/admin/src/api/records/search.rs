@@ -168,15 +168,27 @@ impl Search<'_> {
     }
 
     /// Reads a page, gives `take` what fits, until it says that it is enough, and says where to go on.
-    fn read(&self, scan: &mut Scan, range: Range<u64>, found: &mut Found, take: &mut dyn FnMut(&mut VecDeque<Seen>, Seen) -> bool) -> Result<u64, ReadError> {
+    fn read(
+        &self,
+        scan: &mut Scan,
+        range: Range<u64>,
+        found: &mut Found,
+        take: &mut dyn FnMut(&mut VecDeque<Seen>, Seen) -> bool,
+    ) -> Result<u64, ReadError> {
         let page = self.broker.browse(&scan.log, Offset(range.start)..Offset(range.end), PAGE_BYTES)?;
         let unpacked: usize = page.records.iter().map(size).sum();
         found.looked_bytes += page.bytes.max(unpacked) as u64;
         found.looked_records += page.records.len() as u64;
         let room = UNREAD_MAX.saturating_sub(found.unread.len());
-        found.unread.extend(page.unread.iter().take(room).map(|(offset, error)| (scan.partition, offset.0, error.to_string())));
+        found
+            .unread
+            .extend(page.unread.iter().take(room).map(|(offset, error)| (scan.partition, offset.0, error.to_string())));
         for record in page.records.iter().filter(|record| self.conditions.hold(record)) {
-            let seen = Seen { offset: record.offset.0, timestamp: record.timestamp, shown: (self.shown)(scan.partition, record) };
+            let seen = Seen {
+                offset: record.offset.0,
+                timestamp: record.timestamp,
+                shown: (self.shown)(scan.partition, record),
+            };
             if !take(&mut scan.found, seen) {
                 break;
             }

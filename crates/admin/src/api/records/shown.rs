@@ -88,11 +88,22 @@ mod tests {
 
     #[test]
     fn headers_are_shown_as_far_as_there_is_room() {
-        let mut one = Record { offset: types::Offset(7), timestamp: 1, key: None, value: None, headers: record::Headers::new(), vouched: false };
-        one.headers = std::iter::repeat_n((Bytes::from_static(b"a long name"), Some(Bytes::from_static(b"value"))), 10).collect();
+        let mut one = Record {
+            offset: types::Offset(7),
+            timestamp: 1,
+            key: None,
+            value: None,
+            headers: record::Headers::new(),
+            vouched: false,
+        };
+        one.headers =
+            std::iter::repeat_n((Bytes::from_static(b"a long name"), Some(Bytes::from_static(b"value"))), 10).collect();
         let shown = record(0, &one, 6, 4 * (HEADER_BYTES + 11) + 1);
         assert_eq!((shown["headers"].as_array().map(Vec::len), &shown["headers_left_out"]), (Some(4), &json!(6)));
-        assert_eq!(shown["headers"][0], json!({"name": "a long", "value": {"text": "value", "base64": null, "bytes": 5, "truncated": false}}));
+        assert_eq!(
+            shown["headers"][0],
+            json!({"name": "a long", "value": {"text": "value", "base64": null, "bytes": 5, "truncated": false}})
+        );
         let all = record(0, &one, 1000, 1000);
         assert_eq!((all["headers"].as_array().map(Vec::len), &all["headers_left_out"]), (Some(10), &json!(0)));
     }

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use broker::{BindingWish, Broker, Caller, ChangeBatch, ExchangeError, Gathered, Gathering, QueueDeclaration, QueueError};
+use broker::{
+    BindingWish, Broker, Caller, ChangeBatch, ExchangeError, Gathered, Gathering, QueueDeclaration, QueueError,
+};
 use hashbrown::HashSet;
-use routing::{Argument, Arguments, DeclareError, Declaration, Declared, Destination, Name};
+use routing::{Argument, Arguments, Declaration, DeclareError, Declared, Destination, Name};
 use serde_json::Value;
 
 use super::super::exchanges::plain_name;
@@ -78,7 +80,8 @@ impl Open {
         self.changed.clear();
         // All of it is of one kind: one of the two has nothing.
         let (gathered, changes) = (self.gathered.write(broker), self.changes.write(broker));
-        let written = gathered.into_iter().chain(changes.into_iter().map(|written| written.map_err(ExchangeError::from)));
+        let written =
+            gathered.into_iter().chain(changes.into_iter().map(|written| written.map_err(ExchangeError::from)));
         std::mem::take(&mut self.then).into_iter().zip(written).map(outcome).collect()
     }
 }
@@ -107,7 +110,9 @@ pub(super) fn exchange(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Re
         Err(ExchangeError::Declare(DeclareError::Inequivalent { difference, .. })) => {
             Came::Not(format!("it is there and differs in {}: {difference}", difference.field()))
         }
-        Err(error @ (ExchangeError::Declare(_) | ExchangeError::TooMany { .. } | ExchangeError::NoMemory { .. })) => Came::Not(error.to_string()),
+        Err(error @ (ExchangeError::Declare(_) | ExchangeError::TooMany { .. } | ExchangeError::NoMemory { .. })) => {
+            Came::Not(error.to_string())
+        }
         Err(ExchangeError::Append(error) | ExchangeError::Queue(QueueError::Append(error))) => return Err(error.into()),
         Err(error) => return Err(error.to_string().into()),
     }))
@@ -120,7 +125,11 @@ pub(super) fn queue(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Resul
     let wanted = name(item.text("name"))?;
     let mut arguments = values::arguments_of(item.fields.get("arguments")).map_err(reason)?;
     // RabbitMQ 4 names the type beside the arguments as well.
-    let kind = item.text("type").strip_prefix("rabbit_").and_then(|text| text.strip_suffix("_queue")).unwrap_or(item.text("type"));
+    let kind = item
+        .text("type")
+        .strip_prefix("rabbit_")
+        .and_then(|text| text.strip_suffix("_queue"))
+        .unwrap_or(item.text("type"));
     if arguments.get(b"x-queue-type").is_none() && !kind.is_empty() {
         let added = values::arguments_of(Some(&serde_json::json!({"x-queue-type": kind}))).map_err(reason)?;
         arguments = Arguments::new(arguments.fields().iter().chain(added.fields()).cloned().collect());
@@ -129,7 +138,8 @@ pub(super) fn queue(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Resul
     loop {
         let is_new = vhost.queue(&wanted).is_none();
         let (durable, auto_delete) = (item.flag("durable"), item.flag("auto_delete"));
-        let wish = QueueDeclaration { name: wanted.clone(), durable, owner: None, auto_delete, arguments: arguments.clone() };
+        let wish =
+            QueueDeclaration { name: wanted.clone(), durable, owner: None, auto_delete, arguments: arguments.clone() };
         let came = |missing: Vec<String>| match missing.is_empty() {
             true if is_new => Came::Changed,
             true => Came::Same,
@@ -139,9 +149,12 @@ pub(super) fn queue(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Resul
             Ok(Gathering::Later) => return Ok(open.later(item, came(missing))),
             Ok(Gathering::AfterOthers) => return Ok(Step::AfterOthers),
             Ok(Gathering::Done(_)) => came(missing),
-            Err(QueueError::Argument { error, .. }) if error.name != "x-queue-type" && arguments.get(error.name.as_bytes()).is_some() => {
+            Err(QueueError::Argument { error, .. })
+                if error.name != "x-queue-type" && arguments.get(error.name.as_bytes()).is_some() =>
+            {
                 missing.push(error.text(&wanted, vhost.name()));
-                let kept: Vec<Argument> = arguments.fields().iter().filter(|one| *one.name != *error.name.as_bytes()).cloned().collect();
+                let kept: Vec<Argument> =
+                    arguments.fields().iter().filter(|one| *one.name != *error.name.as_bytes()).cloned().collect();
                 arguments = Arguments::new(kept);
                 continue;
             }
@@ -171,13 +184,22 @@ pub(super) fn binding(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Res
     }
     let is_there = {
         let table = vhost.exchanges().read();
-        let to = if to_queue { table.queue(destination.as_bytes()).map(Destination::Queue) } else { Some(Destination::Exchange(destination.as_bytes())) };
-        to.is_some_and(|to| table.bindings_between(source.as_bytes(), to).any(|one| one.key == key.as_bytes() && alike(&one.arguments, &arguments)))
+        let to = if to_queue {
+            table.queue(destination.as_bytes()).map(Destination::Queue)
+        } else {
+            Some(Destination::Exchange(destination.as_bytes()))
+        };
+        to.is_some_and(|to| {
+            table
+                .bindings_between(source.as_bytes(), to)
+                .any(|one| one.key == key.as_bytes() && alike(&one.arguments, &arguments))
+        })
     };
     if is_there {
         return Ok(Step::Came(Came::Same));
     }
-    let wish = BindingWish { source: name(source)?, to_queue, destination: name(destination)?, key: name(key)?, arguments };
+    let wish =
+        BindingWish { source: name(source)?, to_queue, destination: name(destination)?, key: name(key)?, arguments };
     Ok(Step::Came(match open.gathered.bind(broker, &vhost, wish, &broker_itself()) {
         Ok(Gathering::Later) => return Ok(open.later(item, Came::Changed)),
         Ok(Gathering::AfterOthers) => return Ok(Step::AfterOthers),

@@ -15,7 +15,11 @@ pub(crate) type Parts<'a> = BTreeMap<&'a str, Part<'a>>;
 
 fn head(explanation: String, format: &str) -> Parts<'static> {
     let versions = ["rabbit_version", "rabbitmq_version", "product_version"].map(|name| (name, Value::from(VERSION)));
-    let others = [("product_name", "RabbitMQ".into()), ("rabbitmq_definition_format", format.into()), ("explanation", explanation.into())];
+    let others = [
+        ("product_name", "RabbitMQ".into()),
+        ("rabbitmq_definition_format", format.into()),
+        ("explanation", explanation.into()),
+    ];
     versions.into_iter().chain(others).map(|(name, value)| (name, Part::Value(value))).collect()
 }
 
@@ -27,7 +31,10 @@ pub(crate) struct Inside<'a> {
 
 /// What is to be written of these.
 pub(crate) fn inside(vhosts: &[Arc<Vhost>]) -> Vec<Inside<'_>> {
-    let one = |vhost| Inside { vhost, queues: Vhost::queues(vhost).into_iter().filter(|queue| queue.owner().is_none()).collect() };
+    let one = |vhost| Inside {
+        vhost,
+        queues: Vhost::queues(vhost).into_iter().filter(|queue| queue.owner().is_none()).collect(),
+    };
     vhosts.iter().map(|vhost| one(&**vhost)).collect()
 }
 
@@ -46,7 +53,8 @@ impl Inside<'_> {
 
     fn exchanges(&self, put: &mut dyn FnMut(Value)) {
         let table = self.vhost.exchanges().read();
-        let mut exchanges: Vec<_> = table.exchanges().filter(|one| !one.name().is_empty() && !one.name().starts_with(b"amq.")).collect();
+        let mut exchanges: Vec<_> =
+            table.exchanges().filter(|one| !one.name().is_empty() && !one.name().starts_with(b"amq.")).collect();
         exchanges.sort_by(|one, other| one.name().cmp(other.name()));
         for exchange in exchanges {
             let mut one = json!({
@@ -141,9 +149,15 @@ pub(crate) fn all<'a>(broker: &'a Arc<Broker>, inside: &'a [Inside<'a>]) -> Part
     let security = broker.security();
     parts.insert("users", Part::items(security.users().into_iter().map(|user| users::described(&user))));
     let permitted = security.all_permissions().into_iter();
-    parts.insert("permissions", Part::items(permitted.map(|(vhost, user, found)| permissions::described(&vhost, &user, &found))));
+    parts.insert(
+        "permissions",
+        Part::items(permitted.map(|(vhost, user, found)| permissions::described(&vhost, &user, &found))),
+    );
     let topics = security.all_topic_permissions().into_iter();
-    parts.insert("topic_permissions", Part::items(topics.flat_map(|(vhost, user, found)| permissions::topics_described(&vhost, &user, &found))));
+    parts.insert(
+        "topic_permissions",
+        Part::items(topics.flat_map(|(vhost, user, found)| permissions::topics_described(&vhost, &user, &found))),
+    );
     let global = broker.vhosts().global_parameters().into_iter();
     parts.insert("global_parameters", Part::items(global.map(|(name, value)| json!({"name": name, "value": value}))));
     parts

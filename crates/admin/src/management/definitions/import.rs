@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use std::vec;
 
 use broker::append::AppendError;
-use broker::{JobOwner, Broker, Gathering, Permissions, PolicyScope, PolicyWish, SecurityError, Vhost, VhostWish};
+use broker::{Broker, Gathering, JobOwner, Permissions, PolicyScope, PolicyWish, SecurityError, Vhost, VhostWish};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -162,8 +162,12 @@ impl Item {
     pub fn shown(&self) -> String {
         match self.kind {
             "permission" => format!("{} of {}", self.text("user"), self.vhost),
-            "topic permission" => format!("{} of {}, exchange {}", self.text("user"), self.vhost, self.text("exchange")),
-            "binding" => format!("{} to {}, key {}", self.text("source"), self.text("destination"), self.text("routing_key")),
+            "topic permission" => {
+                format!("{} of {}, exchange {}", self.text("user"), self.vhost, self.text("exchange"))
+            }
+            "binding" => {
+                format!("{} to {}, key {}", self.text("source"), self.text("destination"), self.text("routing_key"))
+            }
             "parameter" => format!("{} {}", self.text("component"), self.text("name")),
             _ => self.text("name").to_owned(),
         }
@@ -176,12 +180,20 @@ impl Item {
     fn failed(&self, failed: Failed) -> InvalidDefinitions {
         match failed {
             Failed::Invalid(reason) => self.invalid(reason),
-            Failed::Journal(error) => InvalidDefinitions::Journal { line: self.line, kind: self.kind, name: self.shown(), error },
+            Failed::Journal(error) => {
+                InvalidDefinitions::Journal { line: self.line, kind: self.kind, name: self.shown(), error }
+            }
         }
     }
 
     fn not_taken(&self, reason: impl ToString) -> NotTaken {
-        NotTaken { kind: self.kind, vhost: self.vhost.clone(), name: self.shown(), line: self.line, reason: reason.to_string() }
+        NotTaken {
+            kind: self.kind,
+            vhost: self.vhost.clone(),
+            name: self.shown(),
+            line: self.line,
+            reason: reason.to_string(),
+        }
     }
 
     /// Fields that it cannot be without, which are text.
@@ -265,12 +277,15 @@ impl Document {
             let all: Vec<&RawValue> = serde_json::from_str(section.get()).map_err(|error| syntax(&error, first - 1))?;
             for raw in all {
                 let line = lines.of(raw.get());
-                let fields: Map<String, Value> = serde_json::from_str(raw.get()).map_err(|error| syntax(&error, line - 1))?;
+                let fields: Map<String, Value> =
+                    serde_json::from_str(raw.get()).map_err(|error| syntax(&error, line - 1))?;
                 let own = fields.get("vhost").and_then(Value::as_str).unwrap_or_default();
                 let vhost = into.unwrap_or(own).to_owned();
                 let item = Item { kind, line, fields, vhost };
                 item.check()?;
-                match into.filter(|_| ["users", "vhosts", "permissions", "topic_permissions", "global_parameters"].contains(&name)) {
+                match into.filter(|_| {
+                    ["users", "vhosts", "permissions", "topic_permissions", "global_parameters"].contains(&name)
+                }) {
                     Some(_) => unknown.push(item.not_taken("not of one virtual host: import it for the whole broker")),
                     None => items.push(item),
                 }
@@ -279,7 +294,13 @@ impl Document {
         for (name, section) in &sections {
             if !LISTS.iter().any(|(known, _)| known == name) && !OTHERS.contains(&name.as_str()) {
                 let (vhost, line) = (into.unwrap_or_default().to_owned(), lines.of(section.get()));
-                unknown.push(NotTaken { kind: "section", vhost, name: name.clone(), line, reason: "not known".to_owned() });
+                unknown.push(NotTaken {
+                    kind: "section",
+                    vhost,
+                    name: name.clone(),
+                    line,
+                    reason: "not known".to_owned(),
+                });
             }
         }
         Ok(Self { items, unknown })
@@ -293,10 +314,12 @@ impl Document {
     pub fn apply(self, broker: &Arc<Broker>, of: JobOwner) -> Result<Imported, InvalidDefinitions> {
         let mut imported = Imported { changed: 0, not_taken: self.unknown };
         let waits = |kind| ["policy", "parameter", "queue", "exchange"].contains(&kind);
-        let with_policies: BTreeSet<String> = self.items.iter().filter(|item| waits(item.kind)).map(|item| item.vhost.clone()).collect();
+        let with_policies: BTreeSet<String> =
+            self.items.iter().filter(|item| waits(item.kind)).map(|item| item.vhost.clone()).collect();
         let mut items = self.items.into_iter();
         while !items.as_slice().is_empty() {
-            (items, imported) = control(broker, of, move |broker| apply_piece(broker, items, imported)).ok_or(InvalidDefinitions::Busy)??;
+            (items, imported) = control(broker, of, move |broker| apply_piece(broker, items, imported))
+                .ok_or(InvalidDefinitions::Busy)??;
         }
         let mut vhosts = with_policies.iter().filter_map(|vhost| broker.vhosts().get(vhost));
         if vhosts.all(|vhost| await_policies(&vhost)) { Ok(imported) } else { Err(InvalidDefinitions::Busy) }
@@ -346,7 +369,11 @@ impl Piece {
 }
 
 /// Takes over items for a while; what is left of them, and what has come of all so far.
-fn apply_piece(broker: &Arc<Broker>, mut items: vec::IntoIter<Item>, mut imported: Imported) -> Result<(vec::IntoIter<Item>, Imported), InvalidDefinitions> {
+fn apply_piece(
+    broker: &Arc<Broker>,
+    mut items: vec::IntoIter<Item>,
+    mut imported: Imported,
+) -> Result<(vec::IntoIter<Item>, Imported), InvalidDefinitions> {
     let (began, mut piece) = (Instant::now(), Piece::default());
     for item in items.by_ref() {
         piece.take(broker, item)?;
@@ -422,7 +449,9 @@ fn vhost(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, Str
     let name = item.text("name");
     let mut wish: VhostWish = vhosts::wish(name, &item.fields).map_err(reason)?;
     let mut missing = Vec::new();
-    if item.fields.get("metadata").and_then(|metadata| metadata.get("protected_from_deletion")) == Some(&Value::Bool(true)) {
+    if item.fields.get("metadata").and_then(|metadata| metadata.get("protected_from_deletion"))
+        == Some(&Value::Bool(true))
+    {
         missing.push("protection from deletion is not there".to_owned());
     }
     if wish.default_queue_type.as_ref().is_some_and(|kind| kind.as_deref() == Some("stream")) {
@@ -445,13 +474,18 @@ fn unless_invalid(planned: Result<Gathering<()>, SecurityError>, item: &Item, op
 }
 
 fn permission(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
-    let (user, [configure, write, read]) = (item.text("user"), ["configure", "write", "read"].map(|name| item.text(name)));
+    let (user, [configure, write, read]) =
+        (item.text("user"), ["configure", "write", "read"].map(|name| item.text(name)));
     let there = broker.security().permissions(&item.vhost, user).filter(|_| broker.security().has_users());
-    if there.is_some_and(|there| [there.configure.text(), there.write.text(), there.read.text()] == [configure, write, read]) {
+    if there.is_some_and(|there| {
+        [there.configure.text(), there.write.text(), there.read.text()] == [configure, write, read]
+    }) {
         return Ok(Step::Came(Came::Same));
     }
     match Permissions::new(configure, write, read) {
-        Ok(permissions) => unless_invalid(open.changes.set_permissions(broker, &item.vhost, user, permissions), item, open),
+        Ok(permissions) => {
+            unless_invalid(open.changes.set_permissions(broker, &item.vhost, user, permissions), item, open)
+        }
         Err(error) => Ok(Step::Came(Came::Not(error.to_string()))),
     }
 }
@@ -487,7 +521,10 @@ fn parameter(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step,
             set_policy(broker, &vhost, (PolicyScope::Operator, name), &fields, item, open)
         }
         "vhost-limits" => {
-            let planned = open.changes.put_parameter(broker, &vhost, component, name, &value).map_err(|error| error.to_string())?;
+            let planned = open
+                .changes
+                .put_parameter(broker, &vhost, component, name, &value)
+                .map_err(|error| error.to_string())?;
             Ok(open.planned(item, planned, |changed| came_without(changed, Vec::new())))
         }
         _ => Ok(Step::Came(Came::Not(format!("there is no component {component} here")))),
@@ -541,7 +578,11 @@ fn set_policy(
         };
         // What no release of RabbitMQ 4 knows either may stand in definitions of plugins and of older ones.
         let Value::Object(definition) = &mut wish.definition else { return Err(text) };
-        let unknown: Vec<String> = definition.keys().filter(|key| text.contains(&format!("<<\"{key}\">>")) && text.contains("not recognised")).cloned().collect();
+        let unknown: Vec<String> = definition
+            .keys()
+            .filter(|key| text.contains(&format!("<<\"{key}\">>")) && text.contains("not recognised"))
+            .cloned()
+            .collect();
         if unknown.is_empty() {
             return not(text.trim().replace("\n\n", ": "));
         }
@@ -575,16 +616,26 @@ mod tests {
 
     #[test]
     fn what_the_journal_does_not_take_is_told_as_that() {
-        let item = Item { kind: "queue", line: 3, fields: Map::from_iter([("name".to_owned(), Value::from("q"))]), vhost: "/".to_owned() };
+        let item = Item {
+            kind: "queue",
+            line: 3,
+            fields: Map::from_iter([("name".to_owned(), Value::from("q"))]),
+            vhost: "/".to_owned(),
+        };
         let told = |error: AppendError| item.failed(error.into());
-        assert!(matches!(told(AppendError::Stopped), InvalidDefinitions::Journal { line: 3, kind: "queue", error: AppendError::Stopped, .. }));
+        assert!(matches!(
+            told(AppendError::Stopped),
+            InvalidDefinitions::Journal { line: 3, kind: "queue", error: AppendError::Stopped, .. }
+        ));
         assert_eq!(told(AppendError::DiskFull).to_string(), "line 3: queue \"q\": disk is full");
         assert!(matches!(told(AppendError::TooLarge), InvalidDefinitions::Item { .. }), "it is the document's");
     }
 
     #[test]
     fn sections_that_nobody_knows_are_told() {
-        let Ok(document) = Document::parse("{\"users\": [{\"name\": \"u\"}],\n\"other\": []}", Some("/")) else { panic!("read") };
+        let Ok(document) = Document::parse("{\"users\": [{\"name\": \"u\"}],\n\"other\": []}", Some("/")) else {
+            panic!("read")
+        };
         let told: Vec<_> = document.unknown.iter().map(|one| (one.kind, one.name.as_str(), one.line)).collect();
         assert_eq!(told, [("user", "u", 1), ("section", "other", 2)]);
         assert!(document.items.is_empty());

@@ -9,7 +9,10 @@ fn columns_are_taken_by_paths() {
     let item = json!({"name": "a", "messages": 3, "arguments": {"x": 1, "y": {"z": 2}}, "a.b": 5, "tags": [1]});
     let take = |text: &str| Value::Object(Columns::of(text).take(&item));
     assert_eq!(take("name,messages,nothing,name"), json!({"name": "a", "messages": 3}));
-    assert_eq!(take("arguments.x,arguments.y.z,arguments.q,a.b"), json!({"arguments": {"x": 1, "y": {"z": 2}}, "a.b": 5}));
+    assert_eq!(
+        take("arguments.x,arguments.y.z,arguments.q,a.b"),
+        json!({"arguments": {"x": 1, "y": {"z": 2}}, "a.b": 5})
+    );
     assert_eq!(take("arguments.x,arguments"), json!({"arguments": {"x": 1, "y": {"z": 2}}}));
     assert_eq!(take("tags.x,arguments.y.z.q,arguments.nothing"), json!({}));
 }
@@ -49,7 +52,8 @@ fn whole(wish: &Wish<'_>, mut items: Vec<Value>) -> Value {
 }
 
 fn items(count: usize) -> Vec<Value> {
-    let kinds = [json!(1), json!("b"), json!(null), json!([1, 2]), json!(true), json!(2.5), json!({"a": 1}), json!("a")];
+    let kinds =
+        [json!(1), json!("b"), json!(null), json!([1, 2]), json!(true), json!(2.5), json!({"a": 1}), json!("a")];
     let one = |number: usize| json!({"name": format!("Queue-{}", number * 7919 % count), "messages": number % 13, "any": kinds[number % 8], "arguments": {"x": number % 5, "y": "\u{e4}\""}});
     (0..count).map(one).collect()
 }
@@ -57,7 +61,10 @@ fn items(count: usize) -> Vec<Value> {
 #[test]
 fn lists_are_written_as_they_would_be_as_a_whole() {
     let pages = [None, Some((1, 100)), Some((3, 7)), Some((2, 500))];
-    let (names, sorts) = ([Names::All, Names::With("e-1".to_owned())], [None, Some("messages"), Some("any"), Some("arguments.x"), Some("name"), Some("nothing")]);
+    let (names, sorts) = (
+        [Names::All, Names::With("e-1".to_owned())],
+        [None, Some("messages"), Some("any"), Some("arguments.x"), Some("name"), Some("nothing")],
+    );
     let mut seen = 0;
     for page in pages {
         for names in &names {
@@ -84,7 +91,8 @@ fn lists_are_written_as_they_would_be_as_a_whole() {
 #[test]
 fn a_page_that_is_not_there_is_refused() {
     for sort in [None, Some("name")] {
-        let wish = Wish { page: Some(Page { number: 3, size: 10 }), names: Names::All, sort, reversed: false, columns: None };
+        let wish =
+            Wish { page: Some(Page { number: 3, size: 10 }), names: Names::All, sort, reversed: false, columns: None };
         let (mut text, all) = (Text::anyway(), items(20));
         let refusal = wish.write(&mut text, |put| all.iter().for_each(put)).expect_err("there are two");
         assert_eq!(refusal.reason(), "Page out of range, page: 3 page size: 10, len: 20");

@@ -52,7 +52,10 @@ impl Behind {
             return false;
         }
         let mut state = self.state.lock();
-        let held_up = append.items.iter().any(|item| matches!(item, AppendItem::Batch { log, .. } if state.logs.contains(&log.id())));
+        let held_up = append
+            .items
+            .iter()
+            .any(|item| matches!(item, AppendItem::Batch { log, .. } if state.logs.contains(&log.id())));
         if held_up {
             state.waiting |= 1 << append.to.shard.0;
         }
@@ -73,8 +76,15 @@ mod tests {
     #[test]
     fn what_is_for_others_is_never_held_up_and_each_shard_is_told_once() {
         let behind = Behind::default();
-        let nothing = Append { to: ReplyTo { shard: ShardId(3), connection: ConnectionId(1), token: 1 }, items: Vec::new(), acknowledge: true };
-        assert!(noted(&behind, 1, 8192).is_empty() && !behind.any.load(Ordering::SeqCst), "at the bound it is not behind");
+        let nothing = Append {
+            to: ReplyTo { shard: ShardId(3), connection: ConnectionId(1), token: 1 },
+            items: Vec::new(),
+            acknowledge: true,
+        };
+        assert!(
+            noted(&behind, 1, 8192).is_empty() && !behind.any.load(Ordering::SeqCst),
+            "at the bound it is not behind"
+        );
         assert!(noted(&behind, 1, 8193).is_empty() && behind.any.load(Ordering::SeqCst));
         assert!(noted(&behind, 2, 20_000).is_empty());
         assert!(!behind.holds_up(&nothing));

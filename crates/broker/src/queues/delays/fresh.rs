@@ -71,7 +71,14 @@ mod tests {
     use types::Offset;
 
     fn record(offset: u64) -> Record {
-        Record { offset: Offset(offset), timestamp: 0, key: None, value: None, headers: record::Headers::new(), vouched: false }
+        Record {
+            offset: Offset(offset),
+            timestamp: 0,
+            key: None,
+            value: None,
+            headers: record::Headers::new(),
+            vouched: false,
+        }
     }
 
     #[test]
@@ -81,7 +88,10 @@ mod tests {
         for offset in [3, 4, 9] {
             one.keep(record(offset), 100);
         }
-        assert_eq!([4, 4, 5, 9].map(|offset| one.take(offset).map(|record| record.offset.0)), [Some(4), None, None, Some(9)]);
+        assert_eq!(
+            [4, 4, 5, 9].map(|offset| one.take(offset).map(|record| record.offset.0)),
+            [Some(4), None, None, Some(9)]
+        );
         other.keep(record(7), KEPT_BYTES_MAX);
         one.keep(record(10), 1);
         assert!(one.take(10).is_none(), "there is no room");

@@ -15,8 +15,8 @@ mod store;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,24 +26,24 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use routing::{Arguments, Name, QueueId, Removal};
 use types::{Clock, LogId, PartitionIndex, ShardId};
 
+use super::Vhost;
 use super::arguments::QueueArguments;
 use super::dispatch::Dispatch;
 use super::policies::{InForce, Matched};
 use super::queue::Queue;
-use super::Vhost;
+use crate::Broker;
+use crate::catalog::TopicRecord;
 use crate::log_ends::in_one;
 use crate::mailbox::Event;
-use crate::catalog::TopicRecord;
 use crate::topic::Topic;
-use crate::Broker;
 use behind::Behind;
 use clock::DelayClock;
 use record::{ClockRecord, DelaysRecord, decode, run_key};
 use store::Store;
 
 pub(crate) use record::DELAYS_KEY;
-pub use record::{DELAY_HEADER, Delay};
 use record::FoundDelays;
+pub use record::{DELAY_HEADER, Delay};
 
 /// The shard number under which the thread hears of its logs.
 pub(crate) const SHARD: ShardId = ShardId(57);
@@ -109,7 +109,12 @@ impl EventSink for DelayService {
 
 impl DelayService {
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { clock: DelayClock::new(clock), behind: Behind::default(), inbox: Mutex::default(), wakes: Condvar::new() })
+        Arc::new(Self {
+            clock: DelayClock::new(clock),
+            behind: Behind::default(),
+            inbox: Mutex::default(),
+            wakes: Condvar::new(),
+        })
     }
 
     /// Something is to be done for the exchange that has this log.
@@ -179,7 +184,10 @@ impl DelayService {
 
 /// Ends a log of what was sorted of that of an exchange, and the record of it.
 fn end_of_run(of: LogId, run: &Arc<Log>) -> AppendItem {
-    AppendItem::Together(vec![AppendItem::State { key: run_key(of, run.id()), value: None }, AppendItem::Drop { log: Arc::clone(run) }])
+    AppendItem::Together(vec![
+        AppendItem::State { key: run_key(of, run.id()), value: None },
+        AppendItem::Drop { log: Arc::clone(run) },
+    ])
 }
 
 /// What was found in the catalog.
@@ -197,7 +205,9 @@ impl Found {
             Some(FoundDelays::Clock(record)) => self.clock = Some(record),
             Some(FoundDelays::Exchange(vhost, name, record)) => self.exchanges.push((vhost, name, record)),
             Some(FoundDelays::Run(of, run)) => self.runs.push((of, run)),
-            None => tracing::warn!(key = %key.escape_ascii(), "record of delayed messages that is not readable ignored"),
+            None => {
+                tracing::warn!(key = %key.escape_ascii(), "record of delayed messages that is not readable ignored")
+            }
         }
     }
 
@@ -235,7 +245,12 @@ impl Broker {
     }
 
     /// Makes room for what an exchange delays. On the controller's thread.
-    pub(super) fn open_delays(self: &Arc<Self>, vhost: &Vhost, exchange: &Name, durable: bool) -> Result<(), AppendError> {
+    pub(super) fn open_delays(
+        self: &Arc<Self>,
+        vhost: &Vhost,
+        exchange: &Name,
+        durable: bool,
+    ) -> Result<(), AppendError> {
         let topic = self.make_log(durable, |topic| {
             let record = DelaysRecord { topic: topic.id, log: topic.logs[0] };
             AppendItem::State { key: DelaysRecord::key(&vhost.name, exchange), value: Some(record.encode()) }
@@ -281,7 +296,12 @@ impl Broker {
             dirty: false.into(),
         });
         let until = queue.shared.lock().start();
-        let delays = Arc::new(Delays { vhost: vhost.name.to_string(), exchange: exchange.clone(), queue, found: Mutex::new((0, until)) });
+        let delays = Arc::new(Delays {
+            vhost: vhost.name.to_string(),
+            exchange: exchange.clone(),
+            queue,
+            found: Mutex::new((0, until)),
+        });
         vhost.delays.write().insert(exchange.clone(), Arc::clone(&delays));
         self.delays.enter(delays, runs);
     }
@@ -335,14 +355,17 @@ impl Broker {
     pub(crate) fn restore_delayed_topics(&self, found: &Found) {
         self.delays.clock.resume(found.clock);
         for (_, _, record) in &found.exchanges {
-            let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides: super::admin::queue_overrides() };
+            let topic =
+                TopicRecord { id: record.topic, logs: vec![record.log], overrides: super::admin::queue_overrides() };
             self.publish_hidden(topic, self.durability());
         }
     }
 
     /// Gives exchanges back what they have delayed; once all exchanges are there. What belongs to none of them is forgotten.
     pub(crate) fn restore_delays(self: &Arc<Self>, found: Found) {
-        let is_delayed = |vhost: &Vhost, name: &Name| vhost.exchanges.read().exchange(name).is_some_and(|exchange| exchange.delayed());
+        let is_delayed = |vhost: &Vhost, name: &Name| {
+            vhost.exchanges.read().exchange(name).is_some_and(|exchange| exchange.delayed())
+        };
         let mut runs: HashMap<LogId, Vec<LogId>> = HashMap::new();
         let open = |id: &LogId| self.journal_of(*id).create_log(*id, self.durability());
         for (of, run) in found.runs {

@@ -101,7 +101,11 @@ pub(crate) fn decode(mut key: &[u8], mut value: &[u8]) -> Option<FoundDelays> {
     let kind = key.try_get_u8().ok()?;
     (value.try_get_u8().ok()? == VERSION).then_some(())?;
     Some(match kind {
-        CLOCK => FoundDelays::Clock(ClockRecord { boot: value.try_get_u128().ok()?, ahead: value.try_get_i64().ok()?, seen: value.try_get_u64().ok()? }),
+        CLOCK => FoundDelays::Clock(ClockRecord {
+            boot: value.try_get_u128().ok()?,
+            ahead: value.try_get_i64().ok()?,
+            seen: value.try_get_u64().ok()?,
+        }),
         EXCHANGE => {
             let length = usize::from(key.try_get_u8().ok()?);
             let (vhost, name) = key.split_at_checked(length)?;
@@ -129,7 +133,9 @@ fn header_of(record: &Record) -> Option<&[u8]> {
 
 /// When a record is due, in ms of the time of delays; one that does not say so was due long ago.
 pub(super) fn due_of(record: &Record) -> u64 {
-    let due = |mut bytes: &[u8]| bytes.try_get_u8().ok().filter(|version| *version == VERSION).and_then(|_| bytes.try_get_u64().ok());
+    let due = |mut bytes: &[u8]| {
+        bytes.try_get_u8().ok().filter(|version| *version == VERSION).and_then(|_| bytes.try_get_u64().ok())
+    };
     header_of(record).and_then(due).unwrap_or(0)
 }
 

@@ -7,18 +7,18 @@
 
 use std::sync::Arc;
 
+use ::record::{BatchWriter, Record};
 use bytes::Bytes;
 use journal::{AppendError, AppendItem};
-use ::record::{BatchWriter, Record};
 use routing::{QueueId, STEPS_MAX, Scratch};
 use smallvec::SmallVec;
 
 use super::Delays;
 use super::record::Delay;
 use super::store::{DelayError, put, record_bytes};
+use crate::Broker;
 use crate::queues::batches::{Admitted, Batches, Targets};
 use crate::queues::queue::Queue;
-use crate::Broker;
 
 /// Bytes of what says that messages have left, at most, about.
 const LEFT_BYTES: usize = 64 << 10;
@@ -82,7 +82,9 @@ impl Broker {
                     (table, steps) = (vhost.exchanges().read(), 0);
                 }
                 let Some(exchange) = table.exchange(&delays.exchange) else { return Ok(Copies::default()) };
-                if let Err(refused) = exchange.route(&Delay::of(record).keys, &*undertaker.headers(record), &mut scratch, &mut found) {
+                if let Err(refused) =
+                    exchange.route(&Delay::of(record).keys, &*undertaker.headers(record), &mut scratch, &mut found)
+                {
                     tracing::debug!(%refused, exchange = %exchange.name(), "a delayed message is for no queue");
                 }
                 steps += scratch.steps();

@@ -18,9 +18,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use ::record::{BatchHeader, BatchWriter, HeaderPieces, Record};
 use bytes::Bytes;
 use journal::{AppendError, AppendItem, JournalStatus, Log};
-use ::record::{BatchHeader, BatchWriter, HeaderPieces, Record};
 use smallvec::SmallVec;
 
 use super::clock::DelayClock;
@@ -28,8 +28,8 @@ use super::fresh::Fresh;
 use super::record::{due_of, run_key, run_value};
 use super::release::Copies;
 use super::{DELAY_HEADER, Delays, SHARD, end_of_run};
-use crate::dead_letters::DeadLetterError;
 use crate::Broker;
+use crate::dead_letters::DeadLetterError;
 
 /// Messages in the index in memory, beyond which they are sorted.
 const NEAR_MAX: usize = 1 << 15;
@@ -170,7 +170,8 @@ pub(super) fn record_bytes(record: &Record) -> usize {
 
 /// Adds a record to a batch, with its delay or without.
 pub(super) fn put(record: &Record, timestamp: i64, with_delay: bool, out: &mut BatchWriter) {
-    let values: SmallVec<[[&[u8]; 1]; 8]> = record.headers.iter().map(|(_, value)| [value.as_deref().unwrap_or_default()]).collect();
+    let values: SmallVec<[[&[u8]; 1]; 8]> =
+        record.headers.iter().map(|(_, value)| [value.as_deref().unwrap_or_default()]).collect();
     let headers: SmallVec<[HeaderPieces<'_>; 8]> = record
         .headers
         .iter()
@@ -209,7 +210,8 @@ impl Store {
         broker.note_unseen(of, 0, 0);
         if self.delays.queue.durable && !self.sorted.is_empty() {
             // What is not deleted now is deleted at the next start: the exchange is gone.
-            let _ = broker.commit(broker.journal_number(of), self.sorted.iter().map(|one| end_of_run(of, &one.log)).collect());
+            let _ = broker
+                .commit(broker.journal_number(of), self.sorted.iter().map(|one| end_of_run(of, &one.log)).collect());
         } else {
             self.sorted.iter().for_each(|one| broker.end_passing(&one.log));
         }
@@ -291,7 +293,9 @@ impl Store {
         while self.leaving.near.len() + self.leaving.records.len() < LEAVE_MAX && self.leaving.bytes < leave_bytes {
             let mut first: Option<(u64, usize)> = None;
             for (place, one) in self.sorted.iter_mut().enumerate() {
-                if let Some(due) = one.head(broker, piece_bytes)?.filter(|due| first.is_none_or(|(other, _)| *due < other)) {
+                if let Some(due) =
+                    one.head(broker, piece_bytes)?.filter(|due| first.is_none_or(|(other, _)| *due < other))
+                {
                     first = Some((due, place));
                 }
             }
@@ -307,7 +311,9 @@ impl Store {
                     self.leaving.bytes += record_bytes(&record);
                     self.leaving.records.push((due, record));
                 }
-                (_, Some(due)) if due <= now => self.leaving.near.extend(self.near.pop().map(|Reverse((_, offset))| offset)),
+                (_, Some(due)) if due <= now => {
+                    self.leaving.near.extend(self.near.pop().map(|Reverse((_, offset))| offset))
+                }
                 _ => break,
             }
         }
@@ -337,7 +343,8 @@ impl Store {
         }
         let copies = match &mut self.leaving.copies {
             Some(copies) => copies,
-            unknown => unknown.insert(broker.address_delayed(&self.delays, self.leaving.records.iter().map(|(_, record)| record))?),
+            unknown => unknown
+                .insert(broker.address_delayed(&self.delays, self.leaving.records.iter().map(|(_, record)| record))?),
         };
         copies.commit_before(broker)?;
         let mut items = copies.together().to_vec();
@@ -378,7 +385,9 @@ impl Store {
         let mut leaving = None;
         let done = broker.durably(|asker| {
             let mut state = queue.shared.lock();
-            let begun = state.begin_leaving(left.chunk_by(|one, next| one + 1 == *next).map(|run| (run[0], run[run.len() - 1])).collect());
+            let begun = state.begin_leaving(
+                left.chunk_by(|one, next| one + 1 == *next).map(|run| (run[0], run[run.len() - 1])).collect(),
+            );
             let to = types::Offset(begun.start());
             items.extend((to > queue.log().start()).then(|| AppendItem::Trim { log: Arc::clone(queue.log()), to }));
             broker.write_subscription_with(&queue.shared, &mut state, items, &begun.changes(), asker);
@@ -391,7 +400,8 @@ impl Store {
     /// Sorted logs of which all have left go.
     fn drop_empty(&mut self, broker: &Arc<Broker>) -> Result<(), DelayError> {
         let of = self.delays.queue.log().id();
-        let (empty, sorted): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sorted).into_iter().partition(|one| one.left() == 0);
+        let (empty, sorted): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.sorted).into_iter().partition(|one| one.left() == 0);
         self.sorted = sorted;
         if empty.is_empty() {
             return Ok(());
@@ -457,7 +467,9 @@ impl Store {
             while records.peek().is_some() {
                 let mut batch = BatchWriter::with_capacity(SORTED_BATCH_BYTES + SORTED_BATCH_BYTES / 4);
                 // What is large is alone: so it has found room when it came.
-                while let Some((_, record)) = records.next_if(|(_, next)| batch.count() == 0 || batch.bytes() + record_bytes(next) <= SORTED_BATCH_BYTES) {
+                while let Some((_, record)) = records
+                    .next_if(|(_, next)| batch.count() == 0 || batch.bytes() + record_bytes(next) <= SORTED_BATCH_BYTES)
+                {
                     put(record, record.timestamp, true, &mut batch);
                 }
                 let batch = batch.finish();
@@ -474,8 +486,10 @@ impl Store {
             broker.end_passing(&log);
             return Err(DelayError::NotWritten);
         }
-        let known = AppendItem::StateOf { log: Arc::clone(queue.log()), key: run_key(of, log.id()), value: Some(run_value()) };
-        self.written(broker, offsets, if queue.durable { vec![known] } else { Vec::new() }).inspect_err(|_| broker.end_passing(&log))?;
+        let known =
+            AppendItem::StateOf { log: Arc::clone(queue.log()), key: run_key(of, log.id()), value: Some(run_value()) };
+        self.written(broker, offsets, if queue.durable { vec![known] } else { Vec::new() })
+            .inspect_err(|_| broker.end_passing(&log))?;
         self.sorted.push(Sorted::new(log));
         Ok(())
     }

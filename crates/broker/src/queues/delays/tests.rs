@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 
 use types::SystemClock;
 
+use super::Delays;
 use super::clock::DelayClock;
 use super::record::{ClockRecord, DELAY_HEADER, Delay};
 use super::store::Store;
-use super::Delays;
 use crate::queues::Caller;
 use crate::queues::admin::BindingWish;
 use crate::queues::queue::Queue;
@@ -25,13 +25,26 @@ const LARGE_BYTES: usize = 480_000;
 /// An exchange that delays and sends to all its queues.
 fn exchange(node: &Node) -> Arc<Delays> {
     let arguments = arguments(&[("x-delayed-type", "fanout")]);
-    let declaration = Declaration { name: name("late"), kind: b"x-delayed-message", durable: true, auto_delete: false, internal: false, arguments };
+    let declaration = Declaration {
+        name: name("late"),
+        kind: b"x-delayed-message",
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments,
+    };
     node.broker.declare_exchange(&node.vhost(), declaration, &Principal::broker()).expect("declared");
     node.vhost().delays(b"late").expect("it delays")
 }
 
 fn bind(node: &Node, queue: &Queue) {
-    let wish = BindingWish { source: name("late"), to_queue: true, destination: queue.name().clone(), key: name(""), arguments: Arguments::default() };
+    let wish = BindingWish {
+        source: name("late"),
+        to_queue: true,
+        destination: queue.name().clone(),
+        key: name(""),
+        arguments: Arguments::default(),
+    };
     node.broker.bind(&node.vhost(), wish, &Caller::broker(Caller::NO_CONNECTION)).expect("bound");
 }
 
@@ -62,7 +75,11 @@ fn copies_in_another_journal_are_not_written_again_when_that_of_the_exchange_ref
         node.append(delays.queue().log(), body, &[(DELAY_HEADER, Some(&due))]).expect("taken");
     }
     let junk = node.queue("junk-0", Arguments::default());
-    let junk = if node.broker.journal_number(junk.log().id()) == home { junk } else { node.queue("junk-1", Arguments::default()) };
+    let junk = if node.broker.journal_number(junk.log().id()) == home {
+        junk
+    } else {
+        node.queue("junk-1", Arguments::default())
+    };
     node.fill(junk.log());
     let mut store = Store::new(Arc::clone(&delays), Vec::new(), Arc::default());
     for _ in 0..3 {
@@ -90,7 +107,9 @@ fn what_takes_a_whole_segment_leaves_too() {
     let (mut fits, mut too_large) = (400_000, 600_000);
     while fits + 1 < too_large {
         let bytes = usize::midpoint(fits, too_large);
-        let taken = node.append(node.queue("scratch", Arguments::default()).log(), &vec![7; bytes], &[(DELAY_HEADER, Some(&due))]).is_ok();
+        let taken = node
+            .append(node.queue("scratch", Arguments::default()).log(), &vec![7; bytes], &[(DELAY_HEADER, Some(&due))])
+            .is_ok();
         if taken { fits = bytes } else { too_large = bytes }
     }
     node.append(delays.queue().log(), &vec![7; fits], &[(DELAY_HEADER, Some(&due))]).expect("taken");

@@ -67,14 +67,15 @@ impl Broker {
     /// Opens what lies in a range of a queue's log, from its begin on, as much as there is room for. False: it cannot be, for now.
     fn open_window(&self, queue: &Arc<Queue>, range: Range<u64>) -> bool {
         let (log, offset) = (queue.log(), range.start);
-        let read = match self.read_slices(log, Offset(range.start)..Offset(range.end), Window::piece(&self.vhosts.windows)) {
-            Ok(Some(read)) => read,
-            Ok(None) => return true,
-            Err(error) => {
-                tracing::debug!(%error, ?queue, offset, "records of a queue cannot be read; they are tried again");
-                return false;
-            }
-        };
+        let read =
+            match self.read_slices(log, Offset(range.start)..Offset(range.end), Window::piece(&self.vhosts.windows)) {
+                Ok(Some(read)) => read,
+                Ok(None) => return true,
+                Err(error) => {
+                    tracing::debug!(%error, ?queue, offset, "records of a queue cannot be read; they are tried again");
+                    return false;
+                }
+            };
         let mut window = Window::default();
         let opening = if queue.attached { Opening::elsewhere(self) } else { Opening::whole(self) };
         match window.take(log, read.slices, offset..read.next.0, opening) {
@@ -118,9 +119,14 @@ mod tests {
         let node = Node::open(1);
         let ttl = Argument { name: b"x-message-ttl".as_slice().into(), tag: b'l', value: OwnedValue::Int(1) };
         let (broker, queue) = (&node.broker, node.queue("packed", Arguments::new(vec![ttl])));
-        let bytes = BatchBuilder::default().compression(Compression::Zstd).record(1_000, None, Some(&vec![b'x'; 3 << 20])).build();
+        let bytes = BatchBuilder::default()
+            .compression(Compression::Zstd)
+            .record(1_000, None, Some(&vec![b'x'; 3 << 20]))
+            .build();
         let header = BatchHeader::parse(&bytes).expect("a valid batch");
-        broker.commit(0, vec![AppendItem::Batch { log: Arc::clone(queue.log()), bytes, header, gate: None }]).expect("taken");
+        broker
+            .commit(0, vec![AppendItem::Batch { log: Arc::clone(queue.log()), bytes, header, gate: None }])
+            .expect("taken");
         broker.run_queue(&queue);
         let state = || {
             let own = queue.dispatch.lock();
@@ -135,7 +141,11 @@ mod tests {
             scope.spawn(|| broker.cold.run(broker)).join().is_err()
         });
         assert!(!busy, "no panic");
-        assert_eq!((state(), broker.vhosts().windows.used()), ((true, false), 1 << 30), "nothing was unpacked, and there is another try");
+        assert_eq!(
+            (state(), broker.vhosts().windows.used()),
+            ((true, false), 1 << 30),
+            "nothing was unpacked, and there is another try"
+        );
         drop(others);
         node.close();
     }

@@ -52,7 +52,9 @@ impl Turn<'_> {
     fn not_opened(&mut self, offset: u64, error: &NotOpened) -> Look {
         match error {
             NotOpened::Later | NotOpened::TooLarge(_) => self.open_later(offset),
-            NotOpened::Broken(error) => tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense"),
+            NotOpened::Broken(error) => {
+                tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense")
+            }
         }
         Look::Wait
     }
@@ -224,7 +226,8 @@ impl Turn<'_> {
     /// somebody waits for them, or what is too much is dropped: those that come later do not go before them.
     pub(super) fn next_stop(&mut self, log_end: u64) -> u64 {
         let Dispatch { machine, arrived, .. } = &mut *self.own;
-        let alone = self.state.is_levelled() && *arrived < log_end && (machine.rules().drops_head() || machine.has_taker());
+        let alone =
+            self.state.is_levelled() && *arrived < log_end && (machine.rules().drops_head() || machine.has_taker());
         if alone { (*arrived).max(self.state.start()) + 1 } else { log_end }
     }
 

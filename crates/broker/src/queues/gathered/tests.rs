@@ -9,15 +9,34 @@ use crate::queues::testing::{Node, name};
 const MANY: usize = 300;
 
 fn wish(queue: &str) -> QueueDeclaration {
-    QueueDeclaration { name: name(queue), durable: true, owner: None, auto_delete: false, arguments: Arguments::default() }
+    QueueDeclaration {
+        name: name(queue),
+        durable: true,
+        owner: None,
+        auto_delete: false,
+        arguments: Arguments::default(),
+    }
 }
 
 fn exchange(exchange: &str) -> Declaration<'static> {
-    Declaration { name: name(exchange), kind: b"direct", durable: true, auto_delete: false, internal: false, arguments: Arguments::default() }
+    Declaration {
+        name: name(exchange),
+        kind: b"direct",
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: Arguments::default(),
+    }
 }
 
 fn binding(queue: &str) -> BindingWish {
-    BindingWish { source: name("events"), to_queue: true, destination: name(queue), key: name(queue), arguments: Arguments::default() }
+    BindingWish {
+        source: name("events"),
+        to_queue: true,
+        destination: name(queue),
+        key: name(queue),
+        arguments: Arguments::default(),
+    }
 }
 
 #[test]
@@ -28,11 +47,20 @@ fn many_are_written_with_one_commit() {
     let written = |node: &Node| node.broker.journals()[0].durable_index().0;
     let before = written(&node);
     assert!(matches!(gathered.declare_exchange(broker, &vhost, exchange("events"), &caller), Ok(Gathering::Later)));
-    assert!(matches!(gathered.declare_exchange(broker, &vhost, exchange("events"), &caller), Ok(Gathering::Done(Declared::Existing))));
+    assert!(matches!(
+        gathered.declare_exchange(broker, &vhost, exchange("events"), &caller),
+        Ok(Gathering::Done(Declared::Existing))
+    ));
     for number in 0..MANY {
-        assert!(matches!(gathered.declare_queue(broker, &vhost, wish(&format!("q{number}")), &caller), Ok(Gathering::Later)));
+        assert!(matches!(
+            gathered.declare_queue(broker, &vhost, wish(&format!("q{number}")), &caller),
+            Ok(Gathering::Later)
+        ));
     }
-    assert!(matches!(gathered.declare_queue(broker, &vhost, wish("q7"), &caller), Ok(Gathering::AfterOthers)), "it is on its way");
+    assert!(
+        matches!(gathered.declare_queue(broker, &vhost, wish("q7"), &caller), Ok(Gathering::AfterOthers)),
+        "it is on its way"
+    );
     assert_eq!(written(&node), before, "nothing is written yet");
     let outcomes = gathered.write(broker);
     assert!(outcomes.len() == MANY + 1 && outcomes.iter().all(Result::is_ok));
@@ -61,7 +89,10 @@ fn what_is_not_written_is_not_there() {
     assert!(matches!(gathered.declare_exchange(broker, &vhost, too_large, &caller), Ok(Gathering::Later)));
     assert!(matches!(gathered.declare_exchange(broker, &vhost, exchange("events"), &caller), Ok(Gathering::Later)));
     node.queue("there", Arguments::default());
-    assert!(matches!(gathered.bind(broker, &vhost, BindingWish { arguments: large(), ..binding("there") }, &caller), Ok(Gathering::Later)));
+    assert!(matches!(
+        gathered.bind(broker, &vhost, BindingWish { arguments: large(), ..binding("there") }, &caller),
+        Ok(Gathering::Later)
+    ));
     assert!(matches!(gathered.bind(broker, &vhost, binding("there"), &caller), Ok(Gathering::Later)));
     let outcomes: Vec<bool> = gathered.write(broker).iter().map(Result::is_ok).collect();
     assert_eq!(outcomes, [false, true, false, true]);

@@ -98,7 +98,8 @@ fn a_queue_gives_out_all_that_it_has_taken_when_the_bound_is_smaller_later() {
 fn a_queue_waits_at_a_message_that_is_too_large_for_the_memory_until_there_is_more() {
     let (node, threads) = start();
     let queue = node.queue("q", Arguments::default());
-    let large = BatchBuilder::default().compression(Compression::Zstd).record(1, None, Some(&vec![b'v'; 20 << 20])).build();
+    let large =
+        BatchBuilder::default().compression(Compression::Zstd).record(1, None, Some(&vec![b'v'; 20 << 20])).build();
     for batch in [packed(1), large, packed(1)] {
         node.broker.deposit(std::slice::from_ref(&queue), &batch).expect("the journal takes it");
     }
@@ -126,10 +127,19 @@ fn damaged(batch: &Bytes, from: usize) -> Bytes {
 fn what_makes_no_sense_is_passed_over_and_what_is_behind_it_is_given_out() {
     let (node, threads) = start();
     let queue = node.queue("q", Arguments::default());
-    let plain = (0..3).fold(BatchBuilder::default(), |batch, number| batch.record(number, None, Some(b"value"))).build();
+    let plain =
+        (0..3).fold(BatchBuilder::default(), |batch, number| batch.record(number, None, Some(b"value"))).build();
     let (small, large) = (packed(3), packed(RECORDS));
     let header = ::record::HEADER_BYTES;
-    let all = [packed(1), damaged(&small, header), packed(1), damaged(&plain, header), damaged(&plain, plain.len() - 10), damaged(&large, header + large.len() / 2), packed(1)];
+    let all = [
+        packed(1),
+        damaged(&small, header),
+        packed(1),
+        damaged(&plain, header),
+        damaged(&plain, plain.len() - 10),
+        damaged(&large, header + large.len() / 2),
+        packed(1),
+    ];
     let mut begins = Vec::new();
     for batch in &all {
         begins.push(queue.log().high_watermark().0);
@@ -140,8 +150,14 @@ fn what_makes_no_sense_is_passed_over_and_what_is_behind_it_is_given_out() {
         found.push(next(&node, &queue));
     }
     assert!(found.is_sorted() && [0, 2, 6].iter().all(|whole| found.contains(&begins[*whole])), "{found:?}");
-    assert!(!found.iter().any(|offset| (begins[1]..begins[2]).contains(offset) || (begins[3]..begins[4]).contains(offset)));
-    assert_eq!(found.iter().filter(|offset| (begins[4]..begins[5]).contains(offset)).count(), 2, "those before the damage");
+    assert!(
+        !found.iter().any(|offset| (begins[1]..begins[2]).contains(offset) || (begins[3]..begins[4]).contains(offset))
+    );
+    assert_eq!(
+        found.iter().filter(|offset| (begins[4]..begins[5]).contains(offset)).count(),
+        2,
+        "those before the damage"
+    );
     assert!(node.broker.unpacking().counts().damaged.load(Ordering::Relaxed) >= 4);
     end(node, threads);
 }
@@ -153,7 +169,10 @@ fn a_message_with_more_headers_than_there_is_memory_for_is_given_out_with_some()
     node.broker.bound_unpacking(128 << 20);
     let header: (&[u8], Option<&[u8]>) = (b"", None);
     for compression in [Compression::None, Compression::Zstd] {
-        let batch = BatchBuilder::default().compression(compression).record_with_headers(1, None, Some(b"many"), &vec![header; 140_000]).build();
+        let batch = BatchBuilder::default()
+            .compression(compression)
+            .record_with_headers(1, None, Some(b"many"), &vec![header; 140_000])
+            .build();
         node.broker.deposit(std::slice::from_ref(&queue), &batch).expect("the journal takes it");
     }
     assert_eq!((next(&node, &queue), next(&node, &queue)), (0, 1));
@@ -182,7 +201,8 @@ fn a_stream_gives_out_large_batches_piece_by_piece() {
         time_out_ms: None,
         arguments: Arguments::default(),
     };
-    let reading = StreamReading { start: StreamStart::First, filter: None, address: std::net::IpAddr::from([127, 0, 0, 1]) };
+    let reading =
+        StreamReading { start: StreamStart::First, filter: None, address: std::net::IpAddr::from([127, 0, 0, 1]) };
     let before = unpacked_bytes();
     node.broker.read_stream(&stream, wish, reading).expect("it is there");
     assert!(unpacked_bytes() - before <= 2 * HERE, "{}", unpacked_bytes() - before);

@@ -55,7 +55,14 @@ fn conditions_that_are_repeated_inside_each_other_are_refused() {
         assert!((kept.text(), kept.is_match(b"aaaa"), kept.cost()) == (text, false, 0));
     }
     // Some are taken.
-    for text in [r"^(?:(?=[a-z]+\.)\w+\.)+q$", r"^()(?:(?=(?:a\1)*)a)*", r"^(?:(?=(\w+)\.\1)\w+\.)+q$", "(?:(?>(?:(?>a*)b?)*)c?)*", r"(\w+)\1{2,5}", "^(?:(?!tmp|(?:old)+)[a-z]{2,20}\\.){1,10}q"] {
+    for text in [
+        r"^(?:(?=[a-z]+\.)\w+\.)+q$",
+        r"^()(?:(?=(?:a\1)*)a)*",
+        r"^(?:(?=(\w+)\.\1)\w+\.)+q$",
+        "(?:(?>(?:(?>a*)b?)*)c?)*",
+        r"(\w+)\1{2,5}",
+        "^(?:(?!tmp|(?:old)+)[a-z]{2,20}\\.){1,10}q",
+    ] {
         made(text);
     }
 }
@@ -88,7 +95,9 @@ fn the_worst_patterns_end() {
     ];
     for text in &patterns {
         let pattern = made(text);
-        for name in [vec![b'a'; 255], [vec![b'a'; 253], b"zy".to_vec()].concat(), b"ab".repeat(127), b"abbabaab".repeat(31)] {
+        for name in
+            [vec![b'a'; 255], [vec![b'a'; 253], b"zy".to_vec()].concat(), b"ab".repeat(127), b"abbabaab".repeat(31)]
+        {
             assert!(!pattern.is_match(&name), "{text}");
         }
     }

@@ -4,11 +4,11 @@ use routing::Arguments;
 use serde_json::json;
 
 use super::*;
+use crate::CreateTopic;
 use crate::queues::testing::{Node, name};
 use crate::queues::{Caller, ParameterError, PolicyScope, PolicyWish, QueueDeclaration};
 use crate::security::{Acl, AclPattern, AclPermission, PasswordWish, UserWish, Via, WILDCARD};
 use crate::settings::Settings;
-use crate::CreateTopic;
 
 #[test]
 fn the_beginning_of_a_pattern_says_what_it_reaches() {
@@ -42,7 +42,8 @@ fn the_beginning_of_a_pattern_says_what_it_reaches() {
 fn what_is_escaped_is_read_as_the_matcher_does() {
     for letter in (0..0x80).map(char::from).filter(char::is_ascii_punctuation) {
         let pattern = format!(r"^\{letter}secret$");
-        let matches = |name: &str| fancy_regex::Regex::new(&pattern).is_ok_and(|regex| regex.is_match(name).unwrap_or(true));
+        let matches =
+            |name: &str| fancy_regex::Regex::new(&pattern).is_ok_and(|regex| regex.is_match(name).unwrap_or(true));
         match Reach::of(&pattern) {
             Reach::Name(name) => assert!(matches(&name) && !matches("secret"), "{pattern} is not {name}"),
             Reach::Prefix(prefix) => assert_eq!(prefix, "", "{pattern}"),
@@ -53,19 +54,26 @@ fn what_is_escaped_is_read_as_the_matcher_does() {
 
 fn with_entries() -> Node {
     let mut settings = Settings::default();
-    settings.set("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer").expect("a setting");
+    settings
+        .set("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+        .expect("a setting");
     Node::open_with(1, settings)
 }
 
 fn bob(node: &Node) -> Principal {
     let wish = UserWish { name: "bob".to_owned(), password: PasswordWish::Remove, tags: None, limits: None };
     node.broker.put_user(wish).expect("added");
-    Principal::new(node.broker.security().user("bob").expect("he is there"), "127.0.0.1".parse().expect("an address"), Via::Management)
+    Principal::new(
+        node.broker.security().user("bob").expect("he is there"),
+        "127.0.0.1".parse().expect("an address"),
+        Via::Management,
+    )
 }
 
 fn entry(node: &Node, permission: AclPermission, operation: AclOperation, name: &str, pattern: AclPattern) {
     let (principal, host) = ("User:bob".to_owned(), WILDCARD.to_owned());
-    let acl = Acl { resource: AclResource::Topic, name: name.to_owned(), pattern, principal, host, operation, permission };
+    let acl =
+        Acl { resource: AclResource::Topic, name: name.to_owned(), pattern, principal, host, operation, permission };
     node.broker.create_acls(vec![acl]).remove(0).expect("added");
 }
 
@@ -94,7 +102,11 @@ fn a_policy_takes_what_declaring_what_it_matches_takes() {
         entry(&node, AclPermission::Allow, operation, "own", AclPattern::Prefixed);
     }
     assert_eq!(put(&node, &who, "^own", &short), None);
-    assert_eq!((put(&node, &who, "own", &short), put(&node, &who, "^ow", &short)), (missing(Create, "p"), missing(Create, "p")), "others begin so, too");
+    assert_eq!(
+        (put(&node, &who, "own", &short), put(&node, &who, "^ow", &short)),
+        (missing(Create, "p"), missing(Create, "p")),
+        "others begin so, too"
+    );
     assert_eq!(put(&node, &who, "^own-q$", &passing), missing(Write, "own-x"));
     entry(&node, AclPermission::Allow, Write, "own-x", AclPattern::Literal);
     assert_eq!(put(&node, &who, "^own", &passing), None);
@@ -106,9 +118,16 @@ fn a_policy_takes_what_declaring_what_it_matches_takes() {
     assert_eq!(put(&node, &who, "", &short), missing(Create, "p"));
     assert!(node.broker.delete_policy_for(&who, &node.vhost(), PolicyScope::User, "p").is_err(), "it is for all");
     // A topic to which a queue is attached has its writers.
-    let topic = CreateTopic { name: "own-topic".to_owned(), partitions: 1, replication: 1, overrides: Default::default() };
+    let topic =
+        CreateTopic { name: "own-topic".to_owned(), partitions: 1, replication: 1, overrides: Default::default() };
     assert!(node.broker.create_topics(vec![topic]).remove(0).is_ok());
-    let wish = QueueDeclaration { name: name("own-topic"), durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    let wish = QueueDeclaration {
+        name: name("own-topic"),
+        durable: true,
+        owner: None,
+        auto_delete: false,
+        arguments: Arguments::default(),
+    };
     node.broker.declare_queue(&node.vhost(), wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
     node.broker.delete_policy(&node.vhost(), PolicyScope::User, "p").expect("deleted");
     assert_eq!(put(&node, &who, "^own", &short), missing(Alter, "own-topic"));

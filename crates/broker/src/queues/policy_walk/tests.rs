@@ -18,12 +18,21 @@ use crate::security::Principal;
 const USER: PolicyScope = PolicyScope::User;
 
 fn made(policy: &str, scope: PolicyScope, pattern: &str, length: u64, priority: i64) -> Arc<Policy> {
-    Arc::new(Policy::new(policy, &wish(pattern, json!({"max-length": length}), priority, "queues"), scope).expect("a policy"))
+    Arc::new(
+        Policy::new(policy, &wish(pattern, json!({"max-length": length}), priority, "queues"), scope)
+            .expect("a policy"),
+    )
 }
 
 /// Declares a queue that nothing is written of.
 fn declare(node: &Node, queue: &str) -> Arc<Queue> {
-    let wish = QueueDeclaration { name: name(queue), durable: false, owner: None, auto_delete: false, arguments: arguments(&[]) };
+    let wish = QueueDeclaration {
+        name: name(queue),
+        durable: false,
+        owner: None,
+        auto_delete: false,
+        arguments: arguments(&[]),
+    };
     node.broker.declare_queue(&node.vhost(), wish, &Caller::broker(ConnectionId(1))).expect("declared")
 }
 
@@ -59,7 +68,11 @@ fn a_change_asks_only_for_queues_that_it_may_affect() {
         assert_eq!(asked(&node, |all| all.set(USER, other)), QUEUES, "each queue may have it");
     }
     assert_eq!(asked(&node, |all| all.set(USER, made("all", USER, ".*", 1, 0))), QUEUES);
-    assert_eq!(asked(&node, |all| all.set(USER, made("low", USER, ".*", 1, -1))), 0, "all have one that goes before it");
+    assert_eq!(
+        asked(&node, |all| all.set(USER, made("low", USER, ".*", 1, -1))),
+        0,
+        "all have one that goes before it"
+    );
     assert_eq!(asked(&node, |all| all.unset(USER, "low")), 0, "nobody has it");
     assert_eq!(asked(&node, |all| all.set(USER, made("one", USER, "^q1$", 1, 5))), QUEUES);
     assert_eq!((policies("one"), policies("all")), (1, QUEUES - 1));
@@ -68,7 +81,11 @@ fn a_change_asks_only_for_queues_that_it_may_affect() {
     assert_eq!(policies("all"), QUEUES / 2);
     assert_eq!(asked(&node, |all| all.set(USER, made("all", USER, "[02468]$", 2, 10))), QUEUES);
     assert_eq!(policies("all"), QUEUES / 2);
-    assert_eq!(asked(&node, |all| all.unset(USER, "all")), QUEUES / 2 * 20, "the policies behind it, for those that had it");
+    assert_eq!(
+        asked(&node, |all| all.unset(USER, "all")),
+        QUEUES / 2 * 20,
+        "the policies behind it, for those that had it"
+    );
     assert_eq!((policies("all"), policies("one")), (0, 0));
     node.close();
 }
@@ -85,7 +102,13 @@ fn definitions_in_pieces_ask_each_policy_once_for_a_queue() {
         let mut batch = ChangeBatch::default();
         for number in 0..10 {
             let pattern = format!("^q{piece}{number}$");
-            let planned = batch.put_policy(broker, &vhost, USER, &pattern, &wish(&pattern, json!({"max-length": piece}), 0, "all"));
+            let planned = batch.put_policy(
+                broker,
+                &vhost,
+                USER,
+                &pattern,
+                &wish(&pattern, json!({"max-length": piece}), 0, "all"),
+            );
             assert!(matches!(planned, Ok(Gathering::Later)));
         }
         assert!(batch.write(broker).iter().all(Result::is_ok));
@@ -100,7 +123,8 @@ fn definitions_in_pieces_ask_each_policy_once_for_a_queue() {
 
 #[test]
 fn what_no_name_begins_with_runs_no_expression() {
-    for (pattern, prefix) in [("^shop\\.", "shop."), ("^shop$", "shop"), ("shop", ""), ("(?i)^shop", ""), ("^a|^b", "")] {
+    for (pattern, prefix) in [("^shop\\.", "shop."), ("^shop$", "shop"), ("shop", ""), ("(?i)^shop", ""), ("^a|^b", "")]
+    {
         assert_eq!(&*super::super::policy_rights::prefix_of(pattern), prefix, "{pattern}");
     }
 }
@@ -130,7 +154,8 @@ const PATTERNS: [&str; 8] = ["", "^a", "^b", "1$", "^a1$", "2", "^(a|c)", "^z"];
 impl Model {
     /// All that match, judged one by one.
     fn best(&self, scope: usize, name: &str) -> Option<(String, u64)> {
-        let matches = |pattern: &str| fancy_regex::Regex::new(pattern).is_ok_and(|regex| regex.is_match(name).unwrap_or(false));
+        let matches =
+            |pattern: &str| fancy_regex::Regex::new(pattern).is_ok_and(|regex| regex.is_match(name).unwrap_or(false));
         let mut all: Vec<_> = self.0[scope].iter().filter(|(_, (_, pattern, _))| matches(pattern)).collect();
         all.sort_by(|(one, (first, ..)), (other, (second, ..))| second.cmp(first).then(one.cmp(other)));
         all.first().map(|(policy, (.., length))| ((*policy).clone(), *length))
@@ -164,7 +189,8 @@ fn step(node: &Node, random: &mut Random, model: &mut Model) {
                 0 => json!({"max-length": length, "alternate-exchange": format!("to-{length}")}),
                 _ => json!({"max-length": length}),
             };
-            let made = Policy::new(&policy, &wish(pattern, definition, priority, "all"), PolicyScope::BOTH[scope]).expect("a policy");
+            let made = Policy::new(&policy, &wish(pattern, definition, priority, "all"), PolicyScope::BOTH[scope])
+                .expect("a policy");
             vhost.policies().set(PolicyScope::BOTH[scope], Arc::new(made));
             model.0[scope].insert(policy, (priority, pattern, length));
         }
@@ -197,7 +223,8 @@ fn step(node: &Node, random: &mut Random, model: &mut Model) {
 #[test]
 fn changes_between_the_pieces_of_walks_come_to_what_they_should() {
     for seed in 1..=60 {
-        let (node, mut random, mut model) = (Node::open(1), Random(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed)), Model::default());
+        let (node, mut random, mut model) =
+            (Node::open(1), Random(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed)), Model::default());
         for _ in 0..12 {
             for _ in 0..random.below(40) {
                 step(&node, &mut random, &mut model);
@@ -271,11 +298,19 @@ fn patterns_that_take_long_are_asked_in_pieces() {
     const PIECE: usize = 400;
     let node = Node::open(1);
     let vhost = node.vhost();
-    let with = |name: &str, definition: serde_json::Value, priority| Arc::new(Policy::new(name, &wish(SLOW, definition, priority, "all"), USER).expect("a policy"));
+    let with = |name: &str, definition: serde_json::Value, priority| {
+        Arc::new(Policy::new(name, &wish(SLOW, definition, priority, "all"), USER).expect("a policy"))
+    };
     let before: Vec<_> = (0..20).map(|number| declare(&node, &format!("x{number}"))).collect();
     for number in 0..50 {
         // None of them is for `q` or `x`.
-        vhost.policies.set(USER, Arc::new(Policy::new(&format!("p{number}"), &wish(r"^(?!y)z(.)\1?", json!({"max-length": 1}), 9, "all"), USER).expect("a policy")));
+        vhost.policies.set(
+            USER,
+            Arc::new(
+                Policy::new(&format!("p{number}"), &wish(r"^(?!y)z(.)\1?", json!({"max-length": 1}), 9, "all"), USER)
+                    .expect("a policy"),
+            ),
+        );
     }
     vhost.policies.set(USER, with("last", json!({"max-length": 7, "alternate-exchange": "amq.fanout"}), 1));
     assert!(vhost.policies.all(USER).iter().all(|policy| policy.cost() == PIECE / 2));
@@ -296,13 +331,21 @@ fn patterns_that_take_long_are_asked_in_pieces() {
     let cost = costs();
     assert!(cost <= PIECE, "{cost} for a declaration");
     assert_eq!(new.policy(), None);
-    let exchange = |name: &'static str| Declaration { name: self::name(name), kind: b"fanout", durable: false, auto_delete: false, internal: false, arguments: arguments(&[]) };
+    let exchange = |name: &'static str| Declaration {
+        name: self::name(name),
+        kind: b"fanout",
+        durable: false,
+        auto_delete: false,
+        internal: false,
+        arguments: arguments(&[]),
+    };
     node.broker.declare_exchange(&vhost, exchange("x-exchange"), &Principal::broker()).expect("declared");
     let cost = costs();
     assert!(cost <= PIECE, "{cost} for a declaration");
     settle(&node);
     assert_eq!(new.policy().as_deref(), Some("last"));
-    let alternate = |name: &str| vhost.exchanges.read().exchange(name.as_bytes()).expect("it is there").alternate().cloned();
+    let alternate =
+        |name: &str| vhost.exchanges.read().exchange(name.as_bytes()).expect("it is there").alternate().cloned();
     assert_eq!(alternate("x-exchange"), Some(name("amq.fanout")));
 
     // A change meanwhile begins the search anew.
@@ -315,7 +358,9 @@ fn patterns_that_take_long_are_asked_in_pieces() {
     assert_eq!(alternate("x-exchange"), None);
 
     // Beside many that take no time.
-    (0..300).for_each(|number| vhost.policies.set(USER, made(&format!("quick{number}"), USER, &format!("^{number}$|^o$"), 5, -number)));
+    (0..300).for_each(|number| {
+        vhost.policies.set(USER, made(&format!("quick{number}"), USER, &format!("^{number}$|^o$"), 5, -number))
+    });
     let found = declare(&node, "o");
     settle(&node);
     assert_eq!(found.policy().as_deref(), Some("quick0"));
@@ -335,7 +380,11 @@ fn a_declaration_is_answered_when_all_policies_are_in_force() {
         let token = |event| if let Event::Reply { to, reply: Reply::Done(_) } = event { Some(to.token) } else { None };
         events.into_iter().filter_map(token).collect::<Vec<_>>()
     };
-    let slow = |name: &str, definition, priority| vhost.policies.set(USER, Arc::new(Policy::new(name, &wish(SLOW, definition, priority, "all"), USER).expect("a policy")));
+    let slow = |name: &str, definition, priority| {
+        vhost
+            .policies
+            .set(USER, Arc::new(Policy::new(name, &wish(SLOW, definition, priority, "all"), USER).expect("a policy")))
+    };
     let none = || Vec::<u64>::new();
 
     // Few are asked at once.
@@ -346,12 +395,25 @@ fn a_declaration_is_answered_when_all_policies_are_in_force() {
     assert_eq!(answered(), [1]);
 
     for number in 0..50 {
-        vhost.policies.set(USER, Arc::new(Policy::new(&format!("p{number}"), &wish(r"^(?!y)z(.)\1?", json!({"max-length": 1}), 9, "all"), USER).expect("a policy")));
+        vhost.policies.set(
+            USER,
+            Arc::new(
+                Policy::new(&format!("p{number}"), &wish(r"^(?!y)z(.)\1?", json!({"max-length": 1}), 9, "all"), USER)
+                    .expect("a policy"),
+            ),
+        );
     }
     settle(&node);
     let queue = declare(&node, "x-queue");
     broker.reply_of_controller(to(2), Reply::Done(Box::new(())));
-    let exchange = || Declaration { name: name("x-exchange"), kind: b"fanout", durable: false, auto_delete: false, internal: false, arguments: arguments(&[]) };
+    let exchange = || Declaration {
+        name: name("x-exchange"),
+        kind: b"fanout",
+        durable: false,
+        auto_delete: false,
+        internal: false,
+        arguments: arguments(&[]),
+    };
     let declare_exchange = || broker.declare_exchange(&vhost, exchange(), &Principal::broker()).expect("declared");
     declare_exchange();
     broker.reply_of_controller(to(3), Reply::Done(Box::new(())));
@@ -373,7 +435,10 @@ fn a_declaration_is_answered_when_all_policies_are_in_force() {
     assert_eq!((answered(), queue.policy().as_deref()), (vec![2, 5], Some("last")));
     settle(&node);
     assert_eq!(answered(), [3, 6]);
-    assert_eq!(vhost.exchanges.read().exchange(b"x-exchange").expect("it is there").alternate(), Some(&name("amq.fanout")));
+    assert_eq!(
+        vhost.exchanges.read().exchange(b"x-exchange").expect("it is there").alternate(),
+        Some(&name("amq.fanout"))
+    );
     assert!(vhost.policies().wait_until_applied(Duration::ZERO));
 
     // A queue that is gone, and a broker that ends.

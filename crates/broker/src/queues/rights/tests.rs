@@ -22,7 +22,10 @@ fn bob(node: &Node) -> Caller {
     let own = "^(own|orders$)";
     node.broker.set_permissions("/", "bob", Permissions::new(own, own, own).expect("expressions")).expect("set");
     let user = node.broker.security().user("bob").expect("he is there");
-    Caller { principal: Principal::new(user, "127.0.0.1".parse().expect("an address"), Via::Amqp), connection: ConnectionId(7) }
+    Caller {
+        principal: Principal::new(user, "127.0.0.1".parse().expect("an address"), Via::Amqp),
+        connection: ConnectionId(7),
+    }
 }
 
 fn with_entries() -> Node {
@@ -33,7 +36,15 @@ fn with_entries() -> Node {
 
 fn allow(node: &Node, operation: AclOperation, resource: AclResource, name: &str) {
     let (principal, host) = ("User:bob".to_owned(), WILDCARD.to_owned());
-    let acl = Acl { resource, name: name.to_owned(), pattern: AclPattern::Literal, principal, host, operation, permission: AclPermission::Allow };
+    let acl = Acl {
+        resource,
+        name: name.to_owned(),
+        pattern: AclPattern::Literal,
+        principal,
+        host,
+        operation,
+        permission: AclPermission::Allow,
+    };
     node.broker.create_acls(vec![acl]).remove(0).expect("added");
 }
 
@@ -61,7 +72,10 @@ fn a_declaration_of_what_is_there_is_judged_again_when_it_has_gone() {
     let node = Node::open(1);
     let (caller, vhost) = (bob(&node), node.vhost());
     let to_fanout = || arguments(&[("x-dead-letter-exchange", "amq.fanout")]);
-    let there = node.broker.declare_queue(&vhost, wish("own", to_fanout()), &Caller::broker(ConnectionId(1))).expect("declared");
+    let there = node
+        .broker
+        .declare_queue(&vhost, wish("own", to_fanout()), &Caller::broker(ConnectionId(1)))
+        .expect("declared");
     let again = node.broker.declare_queue(&vhost, wish("own", to_fanout()), &caller).expect("as it is");
     assert!(Arc::ptr_eq(&there, &again), "of what is there it takes no more than to configure it");
     let staged = Broker::staged_declaration(Arc::clone(&vhost), wish("own", to_fanout()), caller.clone(), None);
@@ -73,7 +87,11 @@ fn a_declaration_of_what_is_there_is_judged_again_when_it_has_gone() {
     let outcome = *outcome.downcast::<Result<Arc<Queue>, QueueError>>().expect("of a declaration");
     assert_eq!(rule(outcome), Rule::Permission(Permission::Write));
     assert!(vhost.queue(b"own").is_none());
-    let to_own = node.broker.declare_queue(&vhost, wish("own", arguments(&[("x-dead-letter-exchange", "own-letters")])), &caller);
+    let to_own = node.broker.declare_queue(
+        &vhost,
+        wish("own", arguments(&[("x-dead-letter-exchange", "own-letters")])),
+        &caller,
+    );
     assert!(to_own.is_ok());
     node.close();
 }
@@ -82,12 +100,16 @@ fn a_declaration_of_what_is_there_is_judged_again_when_it_has_gone() {
 fn permissions_are_those_of_the_moment() {
     let node = Node::open(1);
     let (caller, vhost) = (bob(&node), node.vhost());
-    let staged = Broker::staged_declaration(Arc::clone(&vhost), wish("own", Arguments::default()), caller.clone(), None);
+    let staged =
+        Broker::staged_declaration(Arc::clone(&vhost), wish("own", Arguments::default()), caller.clone(), None);
     node.broker.clear_permissions("/", "bob").expect("cleared");
     assert!(matches!(staged(&node.broker, &Pending::default()), Stage::Done(_)), "nothing is to be written");
     assert!(vhost.queue(b"own").is_none());
     let denied = node.broker.declare_queue(&vhost, wish("own", Arguments::default()), &caller);
-    assert_eq!(denied.expect_err("refused").to_string(), "configure access to queue 'own' in vhost '/' refused for user 'bob'");
+    assert_eq!(
+        denied.expect_err("refused").to_string(),
+        "configure access to queue 'own' in vhost '/' refused for user 'bob'"
+    );
     let made_up = node.broker.declare_queue(&vhost, wish("", Arguments::default()), &caller);
     assert_eq!(rule(made_up), Rule::Permission(Permission::Configure));
     node.close();
@@ -101,22 +123,40 @@ fn a_deletion_is_judged_when_it_is_carried_out() {
     exchange(&node, &Principal::broker(), "own-events", b"direct", Arguments::default()).expect("declared");
     let staged = |queue: &str| Broker::staged_deletion(Arc::clone(&vhost), name(queue), false, false, caller.clone());
     let outcome = |stage: Stage| match stage {
-        Stage::Done(outcome) => *(outcome as Box<dyn Any>).downcast::<Result<u64, QueueError>>().expect("of a deletion"),
+        Stage::Done(outcome) => {
+            *(outcome as Box<dyn Any>).downcast::<Result<u64, QueueError>>().expect("of a deletion")
+        }
         Stage::Write { .. } | Stage::Wait(_) => panic!("nothing is to be written"),
     };
-    assert_eq!(rule(outcome(staged("other")(&node.broker, &Pending::default()))), Rule::Permission(Permission::Configure), "whether it is there or not");
+    assert_eq!(
+        rule(outcome(staged("other")(&node.broker, &Pending::default()))),
+        Rule::Permission(Permission::Configure),
+        "whether it is there or not"
+    );
     assert!(outcome(staged("own-missing")(&node.broker, &Pending::default())).is_ok_and(|ready| ready == 0));
     let waiting = staged("own");
     node.broker.clear_permissions("/", "bob").expect("cleared");
     assert_eq!(rule(outcome(waiting(&node.broker, &Pending::default()))), Rule::Permission(Permission::Configure));
-    assert_eq!(rule(node.broker.delete_queue_for(&caller.principal, &queue, false, false)), Rule::Permission(Permission::Configure));
-    assert!(node.broker.check_purge(&caller.principal, &queue).is_err_and(|denial| denial.rule == Rule::Permission(Permission::Read)));
-    assert_eq!(of_binding(node.broker.delete_exchange(&vhost, b"own-events", false, &caller.principal)), Err(Rule::Permission(Permission::Configure)));
+    assert_eq!(
+        rule(node.broker.delete_queue_for(&caller.principal, &queue, false, false)),
+        Rule::Permission(Permission::Configure)
+    );
+    assert!(
+        node.broker
+            .check_purge(&caller.principal, &queue)
+            .is_err_and(|denial| denial.rule == Rule::Permission(Permission::Read))
+    );
+    assert_eq!(
+        of_binding(node.broker.delete_exchange(&vhost, b"own-events", false, &caller.principal)),
+        Err(Rule::Permission(Permission::Configure))
+    );
     assert!(vhost.queue(b"own").is_some() && vhost.exchanges().read().exchange(b"own-events").is_some());
     bob(&node);
     assert_eq!(of_binding(node.broker.delete_exchange(&vhost, b"own-events", false, &caller.principal)), Ok(()));
     assert!(matches!(staged("own")(&node.broker, &Pending::default()), Stage::Write { comes: false, .. }));
-    assert!(node.broker.delete_queue_for(&caller.principal, &queue, false, false).is_ok() && vhost.queue(b"own").is_none());
+    assert!(
+        node.broker.delete_queue_for(&caller.principal, &queue, false, false).is_ok() && vhost.queue(b"own").is_none()
+    );
     node.close();
 }
 
@@ -125,13 +165,32 @@ fn a_deletion_is_judged_when_it_is_carried_out() {
 fn a_topic_that_has_become_a_queue_belongs_to_its_virtual_host() {
     let node = with_entries();
     let caller = bob(&node);
-    let check = |operation| node.broker.check_topic(&caller.principal, Permission::Configure, operation, "orders").map_err(|denial| denial.rule);
+    let check = |operation| {
+        node.broker
+            .check_topic(&caller.principal, Permission::Configure, operation, "orders")
+            .map_err(|denial| denial.rule)
+    };
     assert_eq!(check(AclOperation::Delete), Err(Rule::Acl(AclOperation::Delete, AclResource::Topic)));
     allow(&node, AclOperation::Delete, AclResource::Cluster, crate::security::CLUSTER);
-    assert_eq!((check(AclOperation::Delete), check(AclOperation::Alter)), (Ok(()), Err(Rule::Acl(AclOperation::Alter, AclResource::Topic))));
-    let of_shop = |operation| node.broker.check_topic(&caller.principal, Permission::Configure, operation, "shop~orders").map_err(|denial| denial.rule);
-    assert_eq!(of_shop(AclOperation::Delete), Err(Rule::Permission(Permission::Configure)), "he has no permissions there");
-    let group = |name: &str| node.broker.check_group(&caller.principal, Permission::Configure, AclOperation::Delete, name).map_err(|denial| denial.rule);
+    assert_eq!(
+        (check(AclOperation::Delete), check(AclOperation::Alter)),
+        (Ok(()), Err(Rule::Acl(AclOperation::Alter, AclResource::Topic)))
+    );
+    let of_shop = |operation| {
+        node.broker
+            .check_topic(&caller.principal, Permission::Configure, operation, "shop~orders")
+            .map_err(|denial| denial.rule)
+    };
+    assert_eq!(
+        of_shop(AclOperation::Delete),
+        Err(Rule::Permission(Permission::Configure)),
+        "he has no permissions there"
+    );
+    let group = |name: &str| {
+        node.broker
+            .check_group(&caller.principal, Permission::Configure, AclOperation::Delete, name)
+            .map_err(|denial| denial.rule)
+    };
     assert_eq!(group("other"), Err(Rule::Permission(Permission::Configure)));
     assert_eq!(group("own"), Err(Rule::Acl(AclOperation::Delete, AclResource::Group)));
     allow(&node, AclOperation::Delete, AclResource::Group, "own");
@@ -144,7 +203,8 @@ fn a_topic_that_has_become_a_queue_belongs_to_its_virtual_host() {
 fn the_topic_that_was_meant_is_deleted_and_no_other() {
     let node = Node::open(1);
     let create = || {
-        let topic = CreateTopic { name: "orders".to_owned(), partitions: 1, replication: 1, overrides: Default::default() };
+        let topic =
+            CreateTopic { name: "orders".to_owned(), partitions: 1, replication: 1, overrides: Default::default() };
         node.broker.create_topics(vec![topic]).remove(0).expect("created")
     };
     let first = create();
@@ -161,7 +221,11 @@ fn the_exchange_that_is_asked_for_is_the_one_that_counts() {
     let node = Node::open(1);
     let (caller, vhost) = (bob(&node), node.vhost());
     for names in [["own-letters", "amq.fanout"], ["amq.fanout", "own-letters"]] {
-        let field = |exchange: &str| Argument { name: b"x-dead-letter-exchange"[..].into(), tag: b'S', value: OwnedValue::Bytes(exchange.as_bytes().into()) };
+        let field = |exchange: &str| Argument {
+            name: b"x-dead-letter-exchange"[..].into(),
+            tag: b'S',
+            value: OwnedValue::Bytes(exchange.as_bytes().into()),
+        };
         match node.broker.declare_queue(&vhost, wish("own", Arguments::new(names.map(field).into())), &caller) {
             Ok(queue) => assert_eq!(queue.understood().dead_letter_exchange.as_deref(), Some(&b"own-letters"[..])),
             denied => assert_eq!(rule(denied), Rule::Permission(Permission::Write)),
@@ -188,9 +252,15 @@ fn to_create_is_not_enough_for_a_topic_that_is_there() {
         allow(&node, operation, AclResource::Topic, "orders");
     }
     let denied = declare("orders", Arguments::default());
-    assert_eq!(denied.expect_err("refused").to_string(), "Alter access to topic 'orders' in vhost '/' refused for user 'bob'");
+    assert_eq!(
+        denied.expect_err("refused").to_string(),
+        "Alter access to topic 'orders' in vhost '/' refused for user 'bob'"
+    );
     allow(&node, AclOperation::Alter, AclResource::Topic, "orders");
-    assert_eq!(rule(declare("orders", arguments(&[("x-share-group", "payments")]))), Rule::Acl(AclOperation::Read, AclResource::Group));
+    assert_eq!(
+        rule(declare("orders", arguments(&[("x-share-group", "payments")]))),
+        Rule::Acl(AclOperation::Read, AclResource::Group)
+    );
     allow(&node, AclOperation::Read, AclResource::Group, "payments");
     assert!(declare("orders", arguments(&[("x-share-group", "payments")])).is_ok_and(|queue| queue.is_attached()));
     node.close();
@@ -210,16 +280,27 @@ fn without_entries_permissions_alone_count_for_a_topic_that_is_there() {
         permit(".*", write, read);
         let declared = node.broker.declare_queue(&vhost, wish("orders", Arguments::default()), &caller);
         assert_eq!(rule(declared), Rule::Permission(missing), "its messages are the topic's records");
-        assert!(node.broker.declare_queue(&vhost, wish(&format!("new-{missing}"), Arguments::default()), &caller).is_ok(), "without a topic it takes configure only");
+        assert!(
+            node.broker.declare_queue(&vhost, wish(&format!("new-{missing}"), Arguments::default()), &caller).is_ok(),
+            "without a topic it takes configure only"
+        );
     }
     permit("^orders$", "^orders$", "^orders$");
-    let declared = node.broker.declare_queue(&vhost, wish("orders", arguments(&[("x-share-group", "payments")])), &caller);
+    let declared =
+        node.broker.declare_queue(&vhost, wish("orders", arguments(&[("x-share-group", "payments")])), &caller);
     assert!(declared.is_ok_and(|queue| queue.is_attached()));
     node.close();
 }
 
-fn exchange(node: &Node, who: &Principal, exchange: &str, kind: &[u8], arguments: Arguments) -> Result<(), ExchangeError> {
-    let declaration = Declaration { name: name(exchange), kind, durable: true, auto_delete: false, internal: false, arguments };
+fn exchange(
+    node: &Node,
+    who: &Principal,
+    exchange: &str,
+    kind: &[u8],
+    arguments: Arguments,
+) -> Result<(), ExchangeError> {
+    let declaration =
+        Declaration { name: name(exchange), kind, durable: true, auto_delete: false, internal: false, arguments };
     node.broker.declare_exchange(&node.vhost(), declaration, who).map(drop)
 }
 
@@ -231,10 +312,25 @@ fn an_alternate_exchange_is_asked_for_where_the_exchange_is_made() {
     exchange(&node, &Principal::broker(), "own", b"direct", to_fanout()).expect("declared");
     exchange(&node, &caller.principal, "own", b"direct", to_fanout()).expect("as it is");
     node.broker.delete_exchange(&vhost, b"own", false, &Principal::broker()).expect("deleted");
-    assert_eq!(of_binding(exchange(&node, &caller.principal, "own", b"direct", to_fanout())), Err(Rule::Permission(Permission::Write)));
+    assert_eq!(
+        of_binding(exchange(&node, &caller.principal, "own", b"direct", to_fanout())),
+        Err(Rule::Permission(Permission::Write))
+    );
     assert!(vhost.exchanges().read().exchange(b"own").is_none());
-    assert_eq!(of_binding(exchange(&node, &caller.principal, "own", b"direct", arguments(&[("alternate-exchange", "own-rest")]))), Ok(()));
-    assert_eq!(of_binding(exchange(&node, &caller.principal, "other", b"direct", Arguments::default())), Err(Rule::Permission(Permission::Configure)));
+    assert_eq!(
+        of_binding(exchange(
+            &node,
+            &caller.principal,
+            "own",
+            b"direct",
+            arguments(&[("alternate-exchange", "own-rest")])
+        )),
+        Ok(())
+    );
+    assert_eq!(
+        of_binding(exchange(&node, &caller.principal, "other", b"direct", Arguments::default())),
+        Err(Rule::Permission(Permission::Configure))
+    );
     node.close();
 }
 
@@ -245,10 +341,21 @@ fn keys_are_asked_for_by_what_the_exchange_is_when_it_is_bound() {
     node.broker.set_topic_permission("/", "bob", "own-events", "^a", "^a").expect("set");
     node.queue("own", Arguments::default());
     let bind = |key: &str| {
-        let wish = BindingWish { source: name("own-events"), to_queue: true, destination: name("own"), key: name(key), arguments: Arguments::default() };
-        of_binding(node.broker.bind(&vhost, wish.clone(), &caller)).and_then(|()| of_binding(node.broker.unbind(&vhost, &wish, &caller)))
+        let wish = BindingWish {
+            source: name("own-events"),
+            to_queue: true,
+            destination: name("own"),
+            key: name(key),
+            arguments: Arguments::default(),
+        };
+        of_binding(node.broker.bind(&vhost, wish.clone(), &caller))
+            .and_then(|()| of_binding(node.broker.unbind(&vhost, &wish, &caller)))
     };
-    let by_http = |key: &str| node.broker.check_publish(&caller.principal, &vhost, b"own-events", &[key.to_owned()]).map_err(|denial| denial.rule);
+    let by_http = |key: &str| {
+        node.broker
+            .check_publish(&caller.principal, &vhost, b"own-events", &[key.to_owned()])
+            .map_err(|denial| denial.rule)
+    };
     exchange(&node, &Principal::broker(), "own-events", b"direct", Arguments::default()).expect("declared");
     assert_eq!((bind("b"), by_http("b")), (Ok(()), Ok(())), "a direct exchange takes all keys");
     node.broker.delete_exchange(&vhost, b"own-events", false, &Principal::broker()).expect("deleted");
@@ -256,7 +363,13 @@ fn keys_are_asked_for_by_what_the_exchange_is_when_it_is_bound() {
     assert_eq!((bind("a"), by_http("a")), (Ok(()), Ok(())));
     assert_eq!(bind("b"), Err(Rule::Key(Permission::Read, "b".to_owned())));
     assert_eq!(by_http("b"), Err(Rule::Key(Permission::Write, "b".to_owned())));
-    let from_fanout = BindingWish { source: name("amq.fanout"), to_queue: true, destination: name("own"), key: name(""), arguments: Arguments::default() };
+    let from_fanout = BindingWish {
+        source: name("amq.fanout"),
+        to_queue: true,
+        destination: name("own"),
+        key: name(""),
+        arguments: Arguments::default(),
+    };
     assert_eq!(of_binding(node.broker.bind(&vhost, from_fanout, &caller)), Err(Rule::Permission(Permission::Read)));
     node.close();
 }
@@ -268,8 +381,16 @@ fn what_one_connection_alone_may_use_no_other_binds() {
     let own = QueueDeclaration { owner: Some(ConnectionId(1)), durable: false, ..wish("own", Arguments::default()) };
     node.broker.declare_queue(&vhost, own, &Caller::broker(ConnectionId(1))).expect("declared");
     exchange(&node, &caller.principal, "own-events", b"direct", Arguments::default()).expect("declared");
-    let wish = BindingWish { source: name("own-events"), to_queue: true, destination: name("own"), key: name(""), arguments: Arguments::default() };
+    let wish = BindingWish {
+        source: name("own-events"),
+        to_queue: true,
+        destination: name("own"),
+        key: name(""),
+        arguments: Arguments::default(),
+    };
     let locked = |outcome| matches!(outcome, Err(ExchangeError::Queue(QueueError::Locked { .. })));
-    assert!(locked(node.broker.bind(&vhost, wish.clone(), &caller)) && locked(node.broker.unbind(&vhost, &wish, &caller)));
+    assert!(
+        locked(node.broker.bind(&vhost, wish.clone(), &caller)) && locked(node.broker.unbind(&vhost, &wish, &caller))
+    );
     node.close();
 }

@@ -62,7 +62,8 @@ pub fn age_ms(text: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let number = digits.iter().fold(0u64, |number, digit| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
+    let number =
+        digits.iter().fold(0u64, |number, digit| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
     (number > 0).then(|| number.saturating_mul(seconds * 1000))
 }
 
@@ -72,7 +73,12 @@ impl StreamArguments {
     /// # Errors
     /// Streams do not take it, or not this value.
     pub fn take(&mut self, argument: &Argument) -> Result<(), InvalidArgument> {
-        let words = |words| Err(InvalidArgument { words: Some(words), ..InvalidArgument::unknown(argument, delivery::QueueKind::Stream) });
+        let words = |words| {
+            Err(InvalidArgument {
+                words: Some(words),
+                ..InvalidArgument::unknown(argument, delivery::QueueKind::Stream)
+            })
+        };
         match &*argument.name {
             b"x-max-age" => match age_ms(text(argument)?.as_bytes()) {
                 Some(age) => self.age_ms_max = Some(age),
@@ -90,7 +96,9 @@ impl StreamArguments {
             // There is one node.
             b"x-initial-cluster-size" => drop(int(argument, 1, i64::MAX)?),
             b"x-queue-leader-locator" => check_locator(argument)?,
-            name if OF_OTHERS.contains(&name) => return Err(InvalidArgument::unknown(argument, delivery::QueueKind::Stream)),
+            name if OF_OTHERS.contains(&name) => {
+                return Err(InvalidArgument::unknown(argument, delivery::QueueKind::Stream));
+            }
             _ => {}
         }
         Ok(())
@@ -115,7 +123,11 @@ impl StreamArguments {
     /// As settings of a topic.
     pub fn overrides(&self) -> BTreeMap<String, String> {
         let limit = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok()).unwrap_or(-1).to_string();
-        let settings = [("cleanup.policy", "delete".to_owned()), ("retention.ms", limit(self.age_ms_max)), ("retention.bytes", limit(self.bytes_max))];
+        let settings = [
+            ("cleanup.policy", "delete".to_owned()),
+            ("retention.ms", limit(self.age_ms_max)),
+            ("retention.bytes", limit(self.bytes_max)),
+        ];
         settings.map(|(name, value)| (name.to_owned(), value)).into()
     }
 }
@@ -135,7 +147,9 @@ mod tests {
     #[test]
     fn an_age_is_a_number_and_a_unit() {
         let day = 86_400_000;
-        for (text, ms) in [("1h", 3_600_000), ("5D", 5 * day), ("1Y", 365 * day), ("2M", 60 * day), ("3m", 180_000), ("09s", 9000)] {
+        for (text, ms) in
+            [("1h", 3_600_000), ("5D", 5 * day), ("1Y", 365 * day), ("2M", 60 * day), ("3m", 180_000), ("09s", 9000)]
+        {
             assert_eq!(age_ms(text.as_bytes()), Some(ms), "{text}");
         }
         assert_eq!(age_ms(b"99999999999999999999h"), Some(u64::MAX));
@@ -150,6 +164,9 @@ mod tests {
         let arguments = StreamArguments { age_ms_max: Some(5000), bytes_max: None };
         let settings = arguments.overrides();
         assert_eq!((settings["retention.ms"].as_str(), settings["retention.bytes"].as_str()), ("5000", "-1"));
-        assert_eq!(StreamArguments { age_ms_max: Some(u64::MAX), bytes_max: Some(0) }.overrides()["retention.ms"], "-1");
+        assert_eq!(
+            StreamArguments { age_ms_max: Some(u64::MAX), bytes_max: Some(0) }.overrides()["retention.ms"],
+            "-1"
+        );
     }
 }

@@ -150,7 +150,14 @@ impl Cursor {
     }
 
     /// Looks for the next record; `looked_at` grows by the bytes that were read for that, and by what a filter took, up to about `bytes_max`.
-    pub fn next(&mut self, broker: &Broker, shard: ShardId, filter: Option<&StreamFilter>, looked_at: &mut usize, bytes_max: usize) -> Next {
+    pub fn next(
+        &mut self,
+        broker: &Broker,
+        shard: ShardId,
+        filter: Option<&StreamFilter>,
+        looked_at: &mut usize,
+        bytes_max: usize,
+    ) -> Next {
         loop {
             if !self.piece.is_empty() {
                 return Next::Record;
@@ -175,17 +182,32 @@ impl Cursor {
                 return Next::Asks(Question::Judge(self.at..end));
             }
             let memory = &broker.vhosts.windows;
-            match broker.journal_of(self.log.id()).read_tail(&self.log, Offset(self.at)..Offset(end), Window::piece(memory), true) {
+            match broker.journal_of(self.log.id()).read_tail(
+                &self.log,
+                Offset(self.at)..Offset(end),
+                Window::piece(memory),
+                true,
+            ) {
                 TailRead::Data { slices, bytes, next } => {
                     let (turn, has_whole_turn) = (bytes_max.saturating_sub(*looked_at), *looked_at == 0);
                     let (mut left, mut room) = (turn.min(HERE_BYTES_MAX), UnpackRoom::of_bytes(turn));
                     let before = unpacked_bytes();
-                    let decoded = decode(&self.log, &slices, self.at..next.0, (filter, &mut room), Opening::here(broker, &mut left));
+                    let decoded = decode(
+                        &self.log,
+                        &slices,
+                        self.at..next.0,
+                        (filter, &mut room),
+                        Opening::here(broker, &mut left),
+                    );
                     *looked_at += bytes + (unpacked_bytes() - before) as usize + room.spent_of(turn);
                     match decoded {
                         Ok(decoded) => {
                             let (at, stopped) = (decoded.next, decoded.stopped);
-                            self.set(Answer { at, piece: Piece::new(decoded, memory), long: stopped && has_whole_turn });
+                            self.set(Answer {
+                                at,
+                                piece: Piece::new(decoded, memory),
+                                long: stopped && has_whole_turn,
+                            });
                             if stopped {
                                 *looked_at = bytes_max.max(*looked_at);
                             }
@@ -194,7 +216,9 @@ impl Cursor {
                             self.waits = Waits::Retry;
                             return Next::Nothing;
                         }
-                        Err(NotOpened::Later | NotOpened::TooLarge(_)) => return Next::Asks(Question::Open(self.at..end)),
+                        Err(NotOpened::Later | NotOpened::TooLarge(_)) => {
+                            return Next::Asks(Question::Open(self.at..end));
+                        }
                         Err(NotOpened::Broken(error)) => return Next::Broken(error),
                     }
                 }
@@ -211,7 +235,13 @@ impl Question {
     ///
     /// # Errors
     /// What the disk says.
-    pub fn answer(self, broker: &Broker, log: &Arc<Log>, filter: Option<&StreamFilter>, bytes_max: usize) -> Result<Answer, ReadError> {
+    pub fn answer(
+        self,
+        broker: &Broker,
+        log: &Arc<Log>,
+        filter: Option<&StreamFilter>,
+        bytes_max: usize,
+    ) -> Result<Answer, ReadError> {
         match self {
             Self::Start(StreamStart::Last) => Ok(Answer::at(find_last(broker, log)?)),
             Self::Start(StreamStart::Time(at)) => {
@@ -277,7 +307,8 @@ fn opened(
     match decode(log, slices, range, filter, Opening::elsewhere(broker)) {
         Ok(decoded) => {
             let (at, long) = (decoded.next, decoded.stopped);
-            let piece = if decoded.records.is_empty() { Piece::default() } else { Piece::new(decoded, &broker.vhosts.windows) };
+            let piece =
+                if decoded.records.is_empty() { Piece::default() } else { Piece::new(decoded, &broker.vhosts.windows) };
             Answer { at, piece, long }
         }
         Err(NotOpened::Broken(error)) => {
@@ -299,7 +330,8 @@ fn read_history(
     let piece_bytes = HISTORY_BYTES.min(4 * Window::piece(memory));
     let (mut at, mut looked_at, mut room) = (range.start, 0, UnpackRoom::HISTORY);
     while at < range.end && looked_at < bytes_max {
-        let want = ColdWant { log: Arc::clone(log), from: Offset(at), until: Offset(range.end), max_bytes: piece_bytes };
+        let want =
+            ColdWant { log: Arc::clone(log), from: Offset(at), until: Offset(range.end), max_bytes: piece_bytes };
         let ColdData { slices, bytes, next } = match broker.journal_of(log.id()).read_cold(&[want], piece_bytes).pop() {
             Some(Ok(data)) if data.next.0 > at => data,
             // What is left is in memory, or retention was faster.

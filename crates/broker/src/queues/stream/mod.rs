@@ -104,7 +104,12 @@ impl Broker {
     ///
     /// # Errors
     /// `Gone`; `Partitioned`: an offset names one place, and there are several logs.
-    pub fn read_stream(self: &Arc<Self>, queue: &Arc<Queue>, wish: Consuming, reading: StreamReading) -> Result<ConsumerId, ConsumeError> {
+    pub fn read_stream(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        wish: Consuming,
+        reading: StreamReading,
+    ) -> Result<ConsumerId, ConsumeError> {
         let Some(stream) = &queue.stream else { return Err(ConsumeError::Gone) };
         let logs = queue.topic().logs();
         if logs.len() > 1 && matches!(reading.start, StreamStart::Offset(_)) {

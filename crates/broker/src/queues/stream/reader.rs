@@ -16,9 +16,9 @@ use super::super::consumers::{ChannelFlow, Consuming, Deliveries, Delivery};
 use super::super::queue::Queue;
 use super::cursor::{Answer, Cursor, Next, Question, Waits};
 use super::start::StreamReading;
+use crate::Broker;
 use crate::mailbox::{Event, Reply};
 use crate::quotas::Lag;
-use crate::Broker;
 
 /// Messages of one turn, before others on the thread get theirs.
 const TURN_MESSAGES: usize = 1000;
@@ -162,7 +162,9 @@ impl Reader {
                     break false;
                 }
             }
-            let Some(place) = self.ready(&mut state, broker, queue, &mut looked_at) else { break looked_at >= TURN_BYTES };
+            let Some(place) = self.ready(&mut state, broker, queue, &mut looked_at) else {
+                break looked_at >= TURN_BYTES;
+            };
             given += take(&mut state, place, &mut out, room);
             if out.messages.len() >= TOGETHER_MAX || out.bytes >= room {
                 self.send(broker, &mut out);
@@ -176,7 +178,13 @@ impl Reader {
     }
 
     /// The next log in turn that has a message.
-    fn ready(self: &Arc<Self>, state: &mut State, broker: &Arc<Broker>, queue: &Arc<Queue>, looked_at: &mut usize) -> Option<usize> {
+    fn ready(
+        self: &Arc<Self>,
+        state: &mut State,
+        broker: &Arc<Broker>,
+        queue: &Arc<Queue>,
+        looked_at: &mut usize,
+    ) -> Option<usize> {
         let count = state.cursors.len();
         for place in (state.turn..state.turn + count).map(|place| place % count) {
             let cursor = &mut state.cursors[place];
@@ -188,7 +196,8 @@ impl Reader {
                 Next::Nothing => {}
                 Next::Asks(question) => {
                     let log = Arc::clone(&cursor.log);
-                    cursor.waits = if self.ask(broker, queue, place, log, question) { Waits::Answer } else { Waits::Retry };
+                    cursor.waits =
+                        if self.ask(broker, queue, place, log, question) { Waits::Answer } else { Waits::Retry };
                 }
                 Next::Broken(error) => {
                     tracing::error!(%error, ?queue, offset = cursor.at, "records of a stream make no sense");
@@ -203,15 +212,25 @@ impl Reader {
     }
 
     /// Has something found out on a thread that may wait; false: too much waits there.
-    fn ask(self: &Arc<Self>, broker: &Broker, queue: &Arc<Queue>, cursor: usize, log: Arc<Log>, question: Question) -> bool {
+    fn ask(
+        self: &Arc<Self>,
+        broker: &Broker,
+        queue: &Arc<Queue>,
+        cursor: usize,
+        log: Arc<Log>,
+        question: Question,
+    ) -> bool {
         let (reader, queue) = (Arc::clone(self), Arc::clone(queue));
         if let Question::Judge(mut range) = question {
             let mut turns = 0;
             let work = Box::new(move |broker: &Arc<Broker>| {
                 turns += 1;
-                let outcome = Question::Judge(range.clone()).answer(broker, &log, reader.reading.filter.as_ref(), TURN_BYTES);
+                let outcome =
+                    Question::Judge(range.clone()).answer(broker, &log, reader.reading.filter.as_ref(), TURN_BYTES);
                 match outcome {
-                    Ok(answer) if answer.long && !answer.has_some() && turns < LONG_TURNS_MAX && !reader.state.lock().over => {
+                    Ok(answer)
+                        if answer.long && !answer.has_some() && turns < LONG_TURNS_MAX && !reader.state.lock().over =>
+                    {
                         range.start = answer.at;
                         None
                     }

@@ -81,10 +81,23 @@ mod tests {
     fn a_filter_wants_its_values_and_perhaps_what_has_none() {
         let record = |value: Option<&'static [u8]>| {
             let header = |value| (Bytes::from_static(FILTER_HEADER), Some(Bytes::from_static(value)));
-            Record { offset: Offset(0), timestamp: 0, key: None, value: None, headers: value.map(header).into_iter().collect(), vouched: false }
+            Record {
+                offset: Offset(0),
+                timestamp: 0,
+                key: None,
+                value: None,
+                headers: value.map(header).into_iter().collect(),
+                vouched: false,
+            }
         };
-        let filter = |unfiltered| StreamFilter { values: Some([Bytes::from_static(b"a"), Bytes::from_static(b"b")].into_iter().collect()), unfiltered, expression: None };
-        let wants = |filter: &StreamFilter, value| filter.wants(&record(value), &mut { UnpackRoom::TURN }).expect("there is room");
+        let filter = |unfiltered| StreamFilter {
+            values: Some([Bytes::from_static(b"a"), Bytes::from_static(b"b")].into_iter().collect()),
+            unfiltered,
+            expression: None,
+        };
+        let wants = |filter: &StreamFilter, value| {
+            filter.wants(&record(value), &mut { UnpackRoom::TURN }).expect("there is room")
+        };
         for (value, wanted) in [(Some(&b"a"[..]), true), (Some(b"b"), true), (Some(b"c"), false), (Some(b""), false)] {
             assert_eq!(wants(&filter(false), value), wanted);
             assert_eq!(wants(&filter(true), value), wanted);
@@ -94,7 +107,10 @@ mod tests {
         let expression = |text: &str| Some(Arc::new(Filter::parse(text).expect("valid")));
         let both = StreamFilter { expression: expression("timestamp > 0"), ..filter(true) };
         assert!(!wants(&both, Some(b"a")) && !wants(&both, None));
-        let one = StreamFilter { expression: expression("header.\"x-stream-filter-value\" LIKE 'c%'"), ..StreamFilter::default() };
+        let one = StreamFilter {
+            expression: expression("header.\"x-stream-filter-value\" LIKE 'c%'"),
+            ..StreamFilter::default()
+        };
         assert!(wants(&one, Some(b"c")) && !wants(&one, Some(b"a")) && !wants(&one, None));
     }
 }

@@ -30,13 +30,20 @@ fn a_table_picks_what_comparing_picks() {
     let names = ["a", "ab", "abc", "b", "*", "größe", "gr"];
     let (users, hosts) = (["bob", "ann", "*"], ["*", "127.0.0.1"]);
     let (resources, operations) = ([AclResource::Topic, AclResource::Group], [AclOperation::Read, AclOperation::All]);
-    let (patterns, permissions) = ([AclPattern::Literal, AclPattern::Prefixed], [AclPermission::Allow, AclPermission::Deny]);
+    let (patterns, permissions) =
+        ([AclPattern::Literal, AclPattern::Prefixed], [AclPermission::Allow, AclPermission::Deny]);
     for _ in 0..20 {
         let mut all = BTreeSet::new();
         for _ in 0..below(80) {
             let made = acl(names[below(7)], patterns[below(2)], users[below(3)]);
             let (resource, host) = (resources[below(2)], hosts[below(2)].to_owned());
-            all.insert(Arc::new(Acl { resource, host, operation: operations[below(2)], permission: permissions[below(2)], ..made }));
+            all.insert(Arc::new(Acl {
+                resource,
+                host,
+                operation: operations[below(2)],
+                permission: permissions[below(2)],
+                ..made
+            }));
         }
         let entries: Vec<Arc<Acl>> = all.into_iter().collect();
         let mut filters = Vec::new();
@@ -70,7 +77,8 @@ fn a_table_picks_what_comparing_picks() {
 
 #[test]
 fn many_filters_among_many_entries_are_no_product() {
-    let entries: Vec<Arc<Acl>> = (0..50_000).map(|number| Arc::new(acl("orders", AclPattern::Literal, &format!("{number:06}")))).collect();
+    let entries: Vec<Arc<Acl>> =
+        (0..50_000).map(|number| Arc::new(acl("orders", AclPattern::Literal, &format!("{number:06}")))).collect();
     let filters: Vec<AclFilter> = (0..50_000)
         .map(|number| AclFilter { principal: Some(format!("User:{:06}", number * 2)), ..AclFilter::default() })
         .collect();

@@ -39,7 +39,8 @@ fn what_is_allowed_brings_describe_with_it_and_nothing_else() {
     let security = security(&[]);
     let implied = |given: AclOperation| -> Vec<AclOperation> {
         add(&security, acl(Allow, "bob", given, "t", Literal));
-        let all = AclOperation::on(Topic).iter().copied().filter(|wanted| may(&security, "bob", *wanted, "t")).collect();
+        let all =
+            AclOperation::on(Topic).iter().copied().filter(|wanted| may(&security, "bob", *wanted, "t")).collect();
         security.change(|inner| inner.acls = Acls::default());
         all
     };
@@ -59,7 +60,11 @@ fn what_denies_counts_before_what_allows_and_for_its_operation_only() {
     add(&security, acl(Allow, "bob", All, "*", Literal));
     assert!(may(&security, "bob", Read, "orders"));
     add(&security, acl(Deny, "bob", Read, "ord", Prefixed));
-    assert!(!may(&security, "bob", Read, "orders") && may(&security, "bob", Describe, "orders") && may(&security, "bob", Write, "orders"));
+    assert!(
+        !may(&security, "bob", Read, "orders")
+            && may(&security, "bob", Describe, "orders")
+            && may(&security, "bob", Write, "orders")
+    );
     assert!(may(&security, "bob", Read, "or"));
     add(&security, acl(Deny, "*", All, "orders", Literal));
     assert!(!may(&security, "bob", Describe, "orders") && may(&security, "bob", Describe, "orders2"));
@@ -117,7 +122,11 @@ fn something_of_a_type_may_be_written_when_not_all_of_it_is_denied() {
     };
     assert!(!some(&[]) && !some(&[acl(Allow, "bob", Read, "t", Literal)]));
     let (one, many) = (acl(Allow, "bob", Write, "ab", Literal), acl(Allow, "bob", All, "ab", Prefixed));
-    assert!(some(std::slice::from_ref(&one)) && some(std::slice::from_ref(&many)) && some(&[acl(Allow, "*", Write, "*", Literal)]));
+    assert!(
+        some(std::slice::from_ref(&one))
+            && some(std::slice::from_ref(&many))
+            && some(&[acl(Allow, "*", Write, "*", Literal)])
+    );
     let deny = |name: &str, pattern| acl(Deny, "bob", Write, name, pattern);
     assert!(!some(&[one.clone(), deny("ab", Literal)]) && !some(&[one.clone(), deny("a", Prefixed)]));
     assert!(some(&[one, deny("b", Prefixed)]) && some(&[many.clone(), deny("ab", Literal)]));
@@ -149,7 +158,11 @@ fn the_tables_decide_as_a_list_does() {
             let permission = if below(3) == 0 { Deny } else { Allow };
             let pattern = if below(2) == 0 { Literal } else { Prefixed };
             let made = acl(permission, users[below(3)], AclOperation::ALL[below(14)], names[below(7)], pattern);
-            let made = Acl { resource: [Topic, Group][below(2)], host: [HERE, WILDCARD, "10.0.0.1"][below(3)].to_owned(), ..made };
+            let made = Acl {
+                resource: [Topic, Group][below(2)],
+                host: [HERE, WILDCARD, "10.0.0.1"][below(3)].to_owned(),
+                ..made
+            };
             if below(4) == 0 {
                 list.retain(|one| *one != made);
                 security.change(|inner| inner.acls.remove_all(&BTreeSet::from([&Arc::new(made)])));
@@ -189,8 +202,14 @@ fn filters_pick_by_all_that_they_name() {
     assert_eq!(count(named("abc", AclPatternFilter::Any)), 1);
     assert_eq!(count(named("abc", AclPatternFilter::Is(Prefixed))), 0);
     assert_eq!(count(AclFilter { pattern: AclPatternFilter::Is(Literal), ..AclFilter::default() }), 2);
-    assert_eq!(count(AclFilter { principal: Some("User:bob".to_owned()), operation: Some(Read), ..AclFilter::default() }), 1);
+    assert_eq!(
+        count(AclFilter { principal: Some("User:bob".to_owned()), operation: Some(Read), ..AclFilter::default() }),
+        1
+    );
     let everywhere = Some(WILDCARD.to_owned());
-    assert_eq!(count(AclFilter { permission: Some(Deny), host: everywhere, resource: Some(Topic), ..AclFilter::default() }), 1);
+    assert_eq!(
+        count(AclFilter { permission: Some(Deny), host: everywhere, resource: Some(Topic), ..AclFilter::default() }),
+        1
+    );
     assert_eq!(count(AclFilter { resource: Some(Group), ..AclFilter::default() }), 0);
 }

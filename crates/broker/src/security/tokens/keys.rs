@@ -72,7 +72,10 @@ impl TokenKeys {
     /// See [`InvalidKeys`].
     pub fn parse(text: &[u8]) -> Result<Self, InvalidKeys> {
         let set: Value = serde_json::from_slice(text).map_err(|error| InvalidKeys::Malformed(error.to_string()))?;
-        let all = set.get("keys").and_then(Value::as_array).ok_or_else(|| InvalidKeys::Malformed("it has no list \"keys\"".to_owned()))?;
+        let all = set
+            .get("keys")
+            .and_then(Value::as_array)
+            .ok_or_else(|| InvalidKeys::Malformed("it has no list \"keys\"".to_owned()))?;
         if all.len() > TOKEN_KEYS_MAX {
             return Err(InvalidKeys::TooMany(all.len()));
         }
@@ -88,7 +91,9 @@ impl TokenKeys {
     /// Those that may have signed a token by `algorithm`: with the id that the token names, if it names one.
     pub(super) fn of<'a>(&'a self, id: Option<&'a str>, algorithm: Algorithm) -> impl Iterator<Item = &'a DecodingKey> {
         let named = self.keys.iter().filter(move |key| id.is_none() || key.id.as_deref() == id);
-        let fitting = named.filter(move |key| key.algorithm.map_or_else(|| key.key.family().algorithms().contains(&algorithm), |one| one == algorithm));
+        let fitting = named.filter(move |key| {
+            key.algorithm.map_or_else(|| key.key.family().algorithms().contains(&algorithm), |one| one == algorithm)
+        });
         fitting.map(|key| &key.key)
     }
 

@@ -187,7 +187,10 @@ impl Rules {
         if scopes.len() > 1000 || (0..scopes.len()).any(is_odd) {
             return Err(needed(&self.scope));
         }
-        let name = claims.get(&self.subject).and_then(Value::as_str).filter(|name| !name.trim().is_empty() && name.len() <= NAME_BYTES_MAX);
+        let name = claims
+            .get(&self.subject)
+            .and_then(Value::as_str)
+            .filter(|name| !name.trim().is_empty() && name.len() <= NAME_BYTES_MAX);
         Ok(Subject { name: name.ok_or_else(|| needed(&self.subject))?.to_owned(), expires_ms })
     }
 }
@@ -226,7 +229,13 @@ impl Tokens {
     pub(super) fn new(settings: &Settings) -> Self {
         signature::install();
         let is_configured = !settings.text("sasl.oauthbearer.jwks.endpoint.url").0.is_empty();
-        Self { is_configured, rules: Rules::new(settings), keys: RwLock::default(), wanted: AtomicBool::new(false), fetcher: RwLock::default() }
+        Self {
+            is_configured,
+            rules: Rules::new(settings),
+            keys: RwLock::default(),
+            wanted: AtomicBool::new(false),
+            fetcher: RwLock::default(),
+        }
     }
 
     /// Does the node take tokens?
@@ -303,7 +312,12 @@ impl Security {
     ///
     /// # Errors
     /// See [`TokenRefused`].
-    pub fn authenticate_by_token(&self, token: &str, peer: SocketAddr, now_ms: i64) -> Result<TokenLogin, TokenRefusal> {
+    pub fn authenticate_by_token(
+        &self,
+        token: &str,
+        peer: SocketAddr,
+        now_ms: i64,
+    ) -> Result<TokenLogin, TokenRefusal> {
         let refuse = |name: String, reason| Err(TokenRefusal { name, reason });
         let claimed = self.tokens.claimed(token);
         if self.is_throttled(peer, &claimed) {

@@ -54,12 +54,10 @@ fn of_curve(algorithm: Algorithm) -> Option<&'static dyn verification::Verificat
 impl Verifier<Vec<u8>> for OfRing {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> std::result::Result<(), Error> {
         let is_right = match self.key.kind() {
-            DecodingKeyKind::RsaModulusExponent { n, e } => {
-                of_rsa(self.algorithm).is_some_and(|of| verification::RsaPublicKeyComponents { n, e }.verify(of, message, signature).is_ok())
-            }
-            DecodingKeyKind::SecretOrDer(point) => {
-                of_curve(self.algorithm).is_some_and(|of| verification::UnparsedPublicKey::new(of, point).verify(message, signature).is_ok())
-            }
+            DecodingKeyKind::RsaModulusExponent { n, e } => of_rsa(self.algorithm)
+                .is_some_and(|of| verification::RsaPublicKeyComponents { n, e }.verify(of, message, signature).is_ok()),
+            DecodingKeyKind::SecretOrDer(point) => of_curve(self.algorithm)
+                .is_some_and(|of| verification::UnparsedPublicKey::new(of, point).verify(message, signature).is_ok()),
         };
         if is_right { Ok(()) } else { Err(Error::new()) }
     }

@@ -27,7 +27,8 @@ impl Authority {
     fn new(id: &'static str) -> Self {
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random).expect("a key");
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random).expect("a key");
         Self { id, pair }
     }
 
@@ -61,7 +62,11 @@ fn set(keys: &[Value]) -> TokenKeys {
 
 fn security(wishes: &[(&str, &str)], keys: &[Value]) -> Security {
     let mut settings = Settings::default();
-    let usual = [("sasl.oauthbearer.expected.issuer", "authority"), ("sasl.oauthbearer.expected.audience", "other, broker"), ("mainstem.login.failures", "3")];
+    let usual = [
+        ("sasl.oauthbearer.expected.issuer", "authority"),
+        ("sasl.oauthbearer.expected.audience", "other, broker"),
+        ("mainstem.login.failures", "3"),
+    ];
     for (name, value) in usual.iter().chain(wishes) {
         settings.set(name, value).expect("a setting");
     }
@@ -81,10 +86,18 @@ fn a_good_token_says_who_it_is_and_how_long() {
     let security = security(&[], &[authority.key()]);
     let until = NOW_MS + 60_000;
     assert_eq!(login(&security, &authority.token(json!({}))), Ok(("alice".to_owned(), until)));
-    for changes in [json!({"aud": ["x", "broker"]}), json!({"scope": "a b"}), json!({"scope": ["a", "b"]}), json!({"nbf": NOW_MS / 1000 + 30})] {
+    for changes in [
+        json!({"aud": ["x", "broker"]}),
+        json!({"scope": "a b"}),
+        json!({"scope": ["a", "b"]}),
+        json!({"nbf": NOW_MS / 1000 + 30}),
+    ] {
         assert_eq!(login(&security, &authority.token(changes.clone())), Ok(("alice".to_owned(), until)), "{changes}");
     }
-    let without_id = authority.sign(&json!({"alg": "ES256"}), &json!({"sub": "bob", "iss": "authority", "aud": "broker", "iat": 1, "exp": NOW_MS / 1000}));
+    let without_id = authority.sign(
+        &json!({"alg": "ES256"}),
+        &json!({"sub": "bob", "iss": "authority", "aud": "broker", "iat": 1, "exp": NOW_MS / 1000}),
+    );
     assert_eq!(login(&security, &without_id), Ok(("bob".to_owned(), NOW_MS)), "within the skew");
 }
 
@@ -120,7 +133,13 @@ fn a_bad_token_is_refused_for_what_is_wrong_with_it() {
     ] {
         assert_eq!(login(&security, &authority.token(changes.clone())), Err(expected), "{changes}");
     }
-    for changes in [json!({"sub": ["alice"]}), json!({"sub": {"name": "alice"}}), json!({"aud": ["broker", 5]}), json!({"aud": {"broker": true}}), json!({"exp": [1]})] {
+    for changes in [
+        json!({"sub": ["alice"]}),
+        json!({"sub": {"name": "alice"}}),
+        json!({"aud": ["broker", 5]}),
+        json!({"aud": {"broker": true}}),
+        json!({"exp": [1]}),
+    ] {
         let refused = login(&security, &authority.token(changes.clone()));
         assert!(matches!(refused, Err(TokenRefused::Malformed | TokenRefused::Claim(_))), "{changes}: {refused:?}");
     }
@@ -137,7 +156,11 @@ fn who_is_not_the_authority_signs_nothing() {
     for algorithm in ["none", "None", "ES512", "x"] {
         let header = base64(json!({ "alg": algorithm }).to_string());
         for signature in ["", signature] {
-            assert_eq!(login(&security, &format!("{header}.{claims}.{signature}")), Err(TokenRefused::Malformed), "{algorithm}");
+            assert_eq!(
+                login(&security, &format!("{header}.{claims}.{signature}")),
+                Err(TokenRefused::Malformed),
+                "{algorithm}"
+            );
         }
     }
     // Whoever knows the public key could make this one.
@@ -149,8 +172,13 @@ fn who_is_not_the_authority_signs_nothing() {
     let odd = authority.sign(&json!({"alg": "ES256", "kid": "one", "crit": ["x"], "x": 1}), &json!({"sub": "alice"}));
     assert_eq!(login(&security, &odd), Err(TokenRefused::Algorithm("extension \"x\"".to_owned())));
     let rsa = authority.sign(&json!({"alg": "RS256", "kid": "one"}), &json!({"sub": "alice"}));
-    assert_eq!(login(&security, &rsa), Err(TokenRefused::UnknownKey("one".to_owned())), "the key is for another algorithm");
-    for text in ["", ".", "..", "a.b", "a.b.c", message, &format!("{good}.x"), &format!("{good}="), &"x".repeat(30_000)] {
+    assert_eq!(
+        login(&security, &rsa),
+        Err(TokenRefused::UnknownKey("one".to_owned())),
+        "the key is for another algorithm"
+    );
+    for text in ["", ".", "..", "a.b", "a.b.c", message, &format!("{good}.x"), &format!("{good}="), &"x".repeat(30_000)]
+    {
         assert_eq!(login(&security, text), Err(TokenRefused::Malformed), "{text}");
     }
     for at in 0..good.len() {
@@ -175,7 +203,10 @@ fn forged_tokens_are_guesses_and_expired_ones_are_not() {
     }
     assert_eq!(login(&security, &good), Err(TokenRefused::Throttled));
     assert!(login(&security, &authority.token(json!({"sub": "bob"}))).is_ok(), "another name");
-    assert!(security.authenticate_by_token(&good, ELSEWHERE.parse().expect("an address"), NOW_MS).is_ok(), "another address");
+    assert!(
+        security.authenticate_by_token(&good, ELSEWHERE.parse().expect("an address"), NOW_MS).is_ok(),
+        "another address"
+    );
 }
 
 #[test]
@@ -187,7 +218,11 @@ fn keys_are_wanted_when_a_token_names_one_that_is_not_there() {
     assert!(security.tokens().take_wanted() && !security.tokens().take_wanted());
     security.tokens().put_keys(set(&[new.key()]));
     assert!(login(&security, &new.token(json!({}))).is_ok());
-    assert_eq!(login(&security, &old.token(json!({}))), Err(TokenRefused::UnknownKey("old".to_owned())), "it is no longer in force");
+    assert_eq!(
+        login(&security, &old.token(json!({}))),
+        Err(TokenRefused::UnknownKey("old".to_owned())),
+        "it is no longer in force"
+    );
     let fresh = Security::new(&Settings::default());
     assert_eq!(login(&fresh, &old.token(json!({}))), Err(TokenRefused::NoKeys));
     assert!(fresh.tokens().take_wanted() && !fresh.tokens().are_taken());
@@ -200,12 +235,20 @@ fn the_user_is_that_of_the_catalog_or_one_without_rights() {
     let admin = User::new("root".to_owned(), None, vec!["administrator".to_owned()], UserLimits::default());
     security.change(|inner| drop(inner.users.insert("root".to_owned(), Arc::new(admin))));
     let tags = |name: &str, peer: &str| {
-        let outcome = security.authenticate_by_token(&authority.token(json!({ "user": name })), peer.parse().expect("an address"), NOW_MS);
+        let outcome = security.authenticate_by_token(
+            &authority.token(json!({ "user": name })),
+            peer.parse().expect("an address"),
+            NOW_MS,
+        );
         outcome.map(|login| login.user.tags().len()).map_err(|refusal| refusal.reason)
     };
     assert_eq!((tags("root", ELSEWHERE), tags("alice", ELSEWHERE), tags("guest", HERE)), (Ok(1), Ok(0), Ok(0)));
     assert_eq!(tags("guest", ELSEWHERE), Err(TokenRefused::NotLocal));
-    let refusal = security.authenticate_by_token(&authority.token(json!({"user": "é".repeat(200)})), HERE.parse().expect("an address"), NOW_MS);
+    let refusal = security.authenticate_by_token(
+        &authority.token(json!({"user": "é".repeat(200)})),
+        HERE.parse().expect("an address"),
+        NOW_MS,
+    );
     assert_eq!(refusal.err().map(|refusal| refusal.name), Some("é".repeat(127)), "what the log shows is short");
 }
 
@@ -230,20 +273,33 @@ fn of_a_set_the_keys_that_verify_are_taken() {
         key
     };
     let random = SystemRandom::new();
-    let edwards = Ed25519KeyPair::from_pkcs8(Ed25519KeyPair::generate_pkcs8(&random).expect("a key").as_ref()).expect("a key");
+    let edwards =
+        Ed25519KeyPair::from_pkcs8(Ed25519KeyPair::generate_pkcs8(&random).expect("a key").as_ref()).expect("a key");
     let edwards_key = json!({"kty": "OKP", "crv": "Ed25519", "kid": "two", "x": base64(edwards.public_key())});
     let rsa = |bytes: usize| json!({"kty": "RSA", "n": base64([&[0][..], &vec![1; bytes]].concat()), "e": "AQAB"});
     for (key, count) in [
-        (authority.key(), 1), (edwards_key.clone(), 1), (rsa(256), 1), (rsa(255), 0), (rsa(1025), 0),
-        (change("use", json!("enc")), 0), (change("key_ops", json!(["sign"])), 0), (change("alg", json!("RS256")), 0), (change("alg", json!("HS256")), 0),
-        (change("alg", json!("ECDH-ES")), 0), (change("crv", json!("P-521")), 0), (change("kty", json!("XYZ")), 0), (change("x", json!("*")), 0),
-        (json!({"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"}), 0), (json!(5), 0),
+        (authority.key(), 1),
+        (edwards_key.clone(), 1),
+        (rsa(256), 1),
+        (rsa(255), 0),
+        (rsa(1025), 0),
+        (change("use", json!("enc")), 0),
+        (change("key_ops", json!(["sign"])), 0),
+        (change("alg", json!("RS256")), 0),
+        (change("alg", json!("HS256")), 0),
+        (change("alg", json!("ECDH-ES")), 0),
+        (change("crv", json!("P-521")), 0),
+        (change("kty", json!("XYZ")), 0),
+        (change("x", json!("*")), 0),
+        (json!({"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"}), 0),
+        (json!(5), 0),
     ] {
         let all = json!({"keys": [key, authority.key()]}).to_string();
         assert_eq!(TokenKeys::parse(all.as_bytes()).map(|keys| keys.count()).ok(), Some(count + 1), "{all}");
     }
     let security = security(&[], &[edwards_key]);
-    let message = format!("{}.{}", base64(r#"{"alg":"EdDSA"}"#), authority.token(json!({})).split('.').nth(1).expect("claims"));
+    let message =
+        format!("{}.{}", base64(r#"{"alg":"EdDSA"}"#), authority.token(json!({})).split('.').nth(1).expect("claims"));
     let token = format!("{message}.{}", base64(edwards.sign(message.as_bytes())));
     assert!(login(&security, &token).is_ok());
     let refused = |text: &str| TokenKeys::parse(text.as_bytes()).err().expect("no set").to_string();
@@ -263,15 +319,36 @@ fn keys_that_share_an_id_or_have_none_are_tried_and_odd_documents_are_not() {
     let without = security(&[], &[nameless]);
     let claims = json!({"sub": "bob", "iss": "authority", "aud": "broker", "iat": 1, "exp": NOW_MS / 1000});
     assert!(login(&without, &first.sign(&json!({"alg": "ES256"}), &claims)).is_ok());
-    assert_eq!(login(&without, &first.token(json!({}))), Err(TokenRefused::UnknownKey("one".to_owned())), "it names another");
+    assert_eq!(
+        login(&without, &first.token(json!({}))),
+        Err(TokenRefused::UnknownKey("one".to_owned())),
+        "it names another"
+    );
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
-    for text in [deep.clone(), format!("{{\"keys\":{deep}}}"), format!("{{\"keys\":[{deep}]}}"), r#"{"keys":{}}"#.to_owned(), "\u{feff}{}".to_owned(), String::new()] {
+    for text in [
+        deep.clone(),
+        format!("{{\"keys\":{deep}}}"),
+        format!("{{\"keys\":[{deep}]}}"),
+        r#"{"keys":{}}"#.to_owned(),
+        "\u{feff}{}".to_owned(),
+        String::new(),
+    ] {
         assert!(TokenKeys::parse(text.as_bytes()).is_err());
     }
     // The header of a token may be as odd as its maker likes.
     let message = |header: &str| format!("{}.{}", base64(header), base64(claims.to_string()));
-    for header in [format!("{{\"alg\":\"ES256\",\"x\":{deep}}}"), r#"{"alg":"none","alg":"ES256"}"#.to_owned(), r#"{"alg":["ES256"]}"#.to_owned(), "[]".to_owned(), r#"{"alg":"ES256","kid":5}"#.to_owned()] {
-        let token = format!("{}.{}", message(&header), base64(first.pair.sign(&SystemRandom::new(), message(&header).as_bytes()).expect("a signature")));
+    for header in [
+        format!("{{\"alg\":\"ES256\",\"x\":{deep}}}"),
+        r#"{"alg":"none","alg":"ES256"}"#.to_owned(),
+        r#"{"alg":["ES256"]}"#.to_owned(),
+        "[]".to_owned(),
+        r#"{"alg":"ES256","kid":5}"#.to_owned(),
+    ] {
+        let token = format!(
+            "{}.{}",
+            message(&header),
+            base64(first.pair.sign(&SystemRandom::new(), message(&header).as_bytes()).expect("a signature"))
+        );
         assert_eq!(login(&without, &token), Err(TokenRefused::Malformed), "{}", &header[..header.len().min(40)]);
     }
 }

@@ -32,7 +32,11 @@ fn coordinator() -> GroupCoordinator<u32> {
 fn recount(groups: &GroupCoordinator<u32>) -> usize {
     let members: usize = groups.groups.iter().map(|(name, group)| weight::group(name, group.weight())).sum();
     let offsets = groups.offsets.values().flatten().map(|((topic, _), offset)| weight::offset(topic, &offset.metadata));
-    let read: std::collections::BTreeSet<(&str, &str)> = groups.offsets.iter().flat_map(|(group, all)| all.keys().map(|(topic, _)| (&**group, topic.as_str()))).collect();
+    let read: std::collections::BTreeSet<(&str, &str)> = groups
+        .offsets
+        .iter()
+        .flat_map(|(group, all)| all.keys().map(|(topic, _)| (&**group, topic.as_str())))
+        .collect();
     members + offsets.sum::<usize>() + read.len() * weight::READER
 }
 
@@ -41,7 +45,11 @@ fn commit(topic: &str, partition: u32, metadata: &str) -> Commit {
     Commit { topic: topic.to_owned(), partition, offset }
 }
 
-fn try_commit(groups: &mut GroupCoordinator<u32>, name: &str, commits: &[Commit]) -> Result<Vec<Result<(), GroupError>>, GroupError> {
+fn try_commit(
+    groups: &mut GroupCoordinator<u32>,
+    name: &str,
+    commits: &[Commit],
+) -> Result<Vec<Result<(), GroupError>>, GroupError> {
     let nobody = Committer { member_id: "", instance: None, generation: -1, transactional: false, knows_epochs: true };
     let prepared = groups.prepare_commit(name, nobody, commits, 1)?;
     let outcomes: Vec<Result<(), GroupError>> = prepared.into_iter().map(|one| one.map(drop)).collect();
@@ -82,7 +90,9 @@ fn join(groups: &mut GroupCoordinator<u32>, name: &str, request: JoinRequest) ->
 fn what_is_counted_is_what_is_there() {
     let mut groups = coordinator();
     for name in ["a", "b", "c"] {
-        let commits: Vec<Commit> = (0..50).map(|partition| commit(if partition % 2 == 0 { "even" } else { "odd" }, partition, "note")).collect();
+        let commits: Vec<Commit> = (0..50)
+            .map(|partition| commit(if partition % 2 == 0 { "even" } else { "odd" }, partition, "note"))
+            .collect();
         assert!(try_commit(&mut groups, name, &commits).is_ok());
     }
     assert!(try_commit(&mut groups, "a", &[commit("even", 0, "another, longer note")]).is_ok());
@@ -95,7 +105,11 @@ fn what_is_counted_is_what_is_there() {
     assert_eq!(join(&mut groups, "a", request("", "two", 500)), None);
     assert_eq!(join(&mut groups, "a", request("one", "", 100)), None);
     assert_eq!(groups.bytes(), recount(&groups));
-    let share = ShareHeartbeat { member_id: "s".to_owned(), topics: Some(vec!["even".to_owned(); 3]), ..ShareHeartbeat::default() };
+    let share = ShareHeartbeat {
+        member_id: "s".to_owned(),
+        topics: Some(vec!["even".to_owned(); 3]),
+        ..ShareHeartbeat::default()
+    };
     assert!(groups.share_heartbeat("shared", &share, Sight::ALL, 1, &mut Vec::new()).is_ok());
     assert_eq!(groups.bytes(), recount(&groups));
     let leaving = ["one", "two"].map(|id| LeaveMember { member_id: id.to_owned(), instance: None });
@@ -125,11 +139,19 @@ fn a_topic_knows_the_groups_that_have_offsets_of_it() {
     let check = |groups: &GroupCoordinator<u32>| {
         let known = ["", "t", "t-1", "u"].map(|topic| (topic, groups.readers.of(topic)));
         let known = known.into_iter().filter(|(_, groups)| !groups.is_empty());
-        let known: BTreeMap<String, Vec<String>> = known.map(|(topic, groups)| (topic.to_owned(), groups.iter().map(ToString::to_string).collect())).collect();
+        let known: BTreeMap<String, Vec<String>> =
+            known.map(|(topic, groups)| (topic.to_owned(), groups.iter().map(ToString::to_string).collect())).collect();
         assert_eq!(known, readers(groups));
     };
     for name in ["a", "b", "c"] {
-        assert!(try_commit(&mut groups, name, &[commit("t", 0, ""), commit("t", 1, ""), commit("t-1", 0, ""), commit("t", 0, "again")]).is_ok());
+        assert!(
+            try_commit(
+                &mut groups,
+                name,
+                &[commit("t", 0, ""), commit("t", 1, ""), commit("t-1", 0, ""), commit("t", 0, "again")]
+            )
+            .is_ok()
+        );
     }
     assert!(try_commit(&mut groups, "c", &[commit("u", 0, "")]).is_ok());
     check(&groups);
@@ -137,7 +159,10 @@ fn a_topic_knows_the_groups_that_have_offsets_of_it() {
     check(&groups);
     assert!(groups.delete_offset("a", "t", 0, false).is_ok());
     check(&groups);
-    assert_eq!((groups.offset_keys("t").len(), groups.forget_topic("t").len(), groups.forget_topic("t").len()), (4, 4, 0));
+    assert_eq!(
+        (groups.offset_keys("t").len(), groups.forget_topic("t").len(), groups.forget_topic("t").len()),
+        (4, 4, 0)
+    );
     check(&groups);
     assert!(groups.delete("c").is_ok());
     check(&groups);
@@ -150,7 +175,9 @@ fn a_topic_knows_the_groups_that_have_offsets_of_it() {
 fn a_topic_goes_without_a_look_at_groups_that_have_nothing_of_it() {
     let time = |others: usize| {
         let mut groups = coordinator();
-        (0..others).for_each(|group| assert!(try_commit(&mut groups, &format!("group-{group}"), &[commit("t", 0, "")]).is_ok()));
+        (0..others).for_each(|group| {
+            assert!(try_commit(&mut groups, &format!("group-{group}"), &[commit("t", 0, "")]).is_ok())
+        });
         let began = std::time::Instant::now();
         for topic in 0..2_000 {
             let topic = format!("topic-{topic}");
@@ -177,16 +204,27 @@ fn beyond_the_bound_what_is_there_goes_on() {
     assert!((500..2000).contains(&taken), "{taken}");
     // A group that its first offsets make counts beside these.
     assert!(groups.bytes() <= (1 << 20) + weight::group("group-9999", 0) && groups.refused_for_memory() > 0);
-    let full = (2..).find(|partition| try_commit(&mut groups, "group-0", &[commit("t", *partition, "")]) == Ok(vec![Err(GroupError::NoMemory)]));
+    let full = (2..).find(|partition| {
+        try_commit(&mut groups, "group-0", &[commit("t", *partition, "")]) == Ok(vec![Err(GroupError::NoMemory)])
+    });
     assert!(full.is_some_and(|partition| partition < 10));
     // A commit of what was committed before, and a rejoin, also with a little more.
-    assert_eq!(try_commit(&mut groups, "group-0", &[commit("t", 0, ""), commit("t", 99, "")]), Ok(vec![Ok(()), Err(GroupError::NoMemory)]));
+    assert_eq!(
+        try_commit(&mut groups, "group-0", &[commit("t", 0, ""), commit("t", 99, "")]),
+        Ok(vec![Ok(()), Err(GroupError::NoMemory)])
+    );
     assert_eq!(join(&mut groups, "first", request("one", "", 2000)), None);
     assert_eq!(join(&mut groups, "first", request("", "another", 1000)), Some(GroupError::GroupFull));
     assert_eq!(join(&mut groups, "first", request("one", "", 1 << 20)), Some(GroupError::GroupFull));
-    let share = ShareHeartbeat { member_id: "s".to_owned(), topics: Some(vec!["t".to_owned()]), ..ShareHeartbeat::default() };
+    let share =
+        ShareHeartbeat { member_id: "s".to_owned(), topics: Some(vec!["t".to_owned()]), ..ShareHeartbeat::default() };
     assert_eq!(groups.share_heartbeat("shared", &share, Sight::ALL, 1, &mut Vec::new()), Err(GroupError::GroupFull));
-    let deleted: BTreeMap<String, bool> = groups.names().into_iter().filter(|name| name != "first").map(|name| (name.clone(), groups.delete(&name).is_ok())).collect();
+    let deleted: BTreeMap<String, bool> = groups
+        .names()
+        .into_iter()
+        .filter(|name| name != "first")
+        .map(|name| (name.clone(), groups.delete(&name).is_ok()))
+        .collect();
     assert!(deleted.into_values().all(|deleted| deleted));
     assert_eq!(join(&mut groups, "first", request("", "another", 1000)), None);
     assert_eq!(groups.bytes(), recount(&groups));

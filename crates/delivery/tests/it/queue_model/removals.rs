@@ -36,7 +36,8 @@ impl World {
             message.state = State::Trimmed;
         }
         for id in holders {
-            let had_credit = self.members.iter().find(|member| member.id == id).is_none_or(|member| self.credit(member) > 0);
+            let had_credit =
+                self.members.iter().find(|member| member.id == id).is_none_or(|member| self.credit(member) > 0);
             let mut count = 0;
             for message in self.messages[..end].iter_mut().filter(|message| message.state == State::Held(id)) {
                 message.state = State::Trimmed;

@@ -22,7 +22,14 @@ pub(in crate::writer) struct ChunkInMaking<'a> {
 
 impl<'a> ChunkInMaking<'a> {
     pub fn new(memory: &'a mut [u8], entries: usize, references: usize, term: u32) -> Self {
-        Self { memory, entry: 0, reference: bodies_at(entries, 0), body: bodies_at(entries, references), term, drops: false }
+        Self {
+            memory,
+            entry: 0,
+            reference: bodies_at(entries, 0),
+            body: bodies_at(entries, references),
+            term,
+            drops: false,
+        }
     }
 
     pub fn add_entry(&mut self, entry: Entry) {

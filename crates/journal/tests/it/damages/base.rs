@@ -173,11 +173,15 @@ pub struct Served {
 /// Reads everything.
 pub fn read(node: &Node, expected: &Expected) -> Served {
     let mut served = Served::default();
-    let state: BTreeMap<Vec<u8>, Vec<u8>> = node.journal.take_state().into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    let state: BTreeMap<Vec<u8>, Vec<u8>> =
+        node.journal.take_state().into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
     if state != expected.state {
         let differs = |key: &&Vec<u8>| state.get(*key) != expected.state.get(*key);
         let keys = state.keys().chain(expected.state.keys());
-        served.silent.push(format!("state {:?}", keys.filter(differs).map(|key| String::from_utf8_lossy(key)).collect::<std::collections::BTreeSet<_>>()));
+        served.silent.push(format!(
+            "state {:?}",
+            keys.filter(differs).map(|key| String::from_utf8_lossy(key)).collect::<std::collections::BTreeSet<_>>()
+        ));
     }
     for (id, (start, end)) in &expected.logs {
         let Some(log) = node.journal.log(LogId(*id)) else {

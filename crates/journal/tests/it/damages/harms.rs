@@ -113,7 +113,8 @@ fn sequence(path: &Path) -> u64 {
 }
 
 pub fn segments(folder: &Path) -> Vec<PathBuf> {
-    let is_segment = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-"));
+    let is_segment =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-"));
     files(&journal_of(folder)).into_iter().filter(is_segment).collect()
 }
 
@@ -146,11 +147,27 @@ impl List<'_> {
     fn swap(&mut self, kind: &'static str, path: &Path, other: &Path) {
         let root = self.bases[self.base].folder.path();
         let other_name = other.file_name().expect("a name").to_string_lossy().into_owned();
-        self.add(kind, path, format!("with {other_name}"), Harm::Swap(other.strip_prefix(root).expect("inside").to_owned()));
+        self.add(
+            kind,
+            path,
+            format!("with {other_name}"),
+            Harm::Swap(other.strip_prefix(root).expect("inside").to_owned()),
+        );
     }
 
     fn header(&mut self, kind: &'static str, path: &Path) {
-        for (place, at) in [("magic", 0), ("version", 4), ("kind", 6), ("journal", 12), ("created", 30), ("replaces", 36), ("replaced", 40), ("unused", 2000), ("sequence", 4084), ("checksum", 4094)] {
+        for (place, at) in [
+            ("magic", 0),
+            ("version", 4),
+            ("kind", 6),
+            ("journal", 12),
+            ("created", 30),
+            ("replaces", 36),
+            ("replaced", 40),
+            ("unused", 2000),
+            ("sequence", 4084),
+            ("checksum", 4094),
+        ] {
             self.add(kind, path, format!("header, {place}"), Harm::Flip(at));
         }
         self.add(kind, path, "header", Harm::Zeroes(0));
@@ -160,9 +177,23 @@ impl List<'_> {
 
     fn chunk_header(&mut self, kind: &'static str, path: &Path, which: &str, at: u64) {
         let fields = [
-            ("magic", 0), ("version", 4), ("reserved", 6), ("journal", 9), ("segment", 24), ("index", 32), ("durable index", 40), ("term", 48),
-            ("previous checksum", 52), ("time", 56), ("entries", 64), ("directory length", 68), ("body length", 72), ("length", 77), ("directory checksum", 80),
-            ("reserved", 84), ("checksum", 92),
+            ("magic", 0),
+            ("version", 4),
+            ("reserved", 6),
+            ("journal", 9),
+            ("segment", 24),
+            ("index", 32),
+            ("durable index", 40),
+            ("term", 48),
+            ("previous checksum", 52),
+            ("time", 56),
+            ("entries", 64),
+            ("directory length", 68),
+            ("body length", 72),
+            ("length", 77),
+            ("directory checksum", 80),
+            ("reserved", 84),
+            ("checksum", 92),
         ];
         for (place, inside) in fields {
             self.add(kind, path, format!("{which} chunk, header, {place}"), Harm::Flip(at + inside));
@@ -172,7 +203,18 @@ impl List<'_> {
     fn chunk(&mut self, kind: &'static str, path: &Path, which: &str, at: u64) {
         let bytes = fs::read(path).expect("readable");
         let (directory, bodies, length) = (u32_at(&bytes, at + 68), u32_at(&bytes, at + 72), u32_at(&bytes, at + 76));
-        for (place, inside) in [("kind", 0), ("flags", 1), ("records", 4), ("log", 8), ("base", 16), ("last offset", 24), ("position", 28), ("length", 32), ("checksum", 36), ("timestamp", 40)] {
+        for (place, inside) in [
+            ("kind", 0),
+            ("flags", 1),
+            ("records", 4),
+            ("log", 8),
+            ("base", 16),
+            ("last offset", 24),
+            ("position", 28),
+            ("length", 32),
+            ("checksum", 36),
+            ("timestamp", 40),
+        ] {
             self.add(kind, path, format!("{which} chunk, directory, {place}"), Harm::Flip(at + 96 + inside));
         }
         let bodies_at = at + 96 + directory;
@@ -191,14 +233,35 @@ impl List<'_> {
         let footer = bytes.len() as u64 - SECTOR;
         assert!(bytes[footer as usize..].starts_with(b"MSIX"), "it is sealed");
         let fields = [
-            ("magic", 0), ("version", 4), ("journal", 10), ("sequence", 24), ("entries at", 33), ("entries", 40), ("logs", 44), ("table at", 49), ("fences at", 57),
-            ("fences checksum", 64), ("last index", 72), ("last term", 80), ("last checksum", 84), ("sharers", 88), ("checksum", 4092),
+            ("magic", 0),
+            ("version", 4),
+            ("journal", 10),
+            ("sequence", 24),
+            ("entries at", 33),
+            ("entries", 40),
+            ("logs", 44),
+            ("table at", 49),
+            ("fences at", 57),
+            ("fences checksum", 64),
+            ("last index", 72),
+            ("last term", 80),
+            ("last checksum", 84),
+            ("sharers", 88),
+            ("checksum", 4092),
         ];
         for (place, inside) in fields {
             self.add(kind, path, format!("footer, {place}"), Harm::Flip(footer + inside));
         }
-        let (entries, table, fences) = (u64_at(&bytes, footer + 32), u64_at(&bytes, footer + 48), u64_at(&bytes, footer + 56));
-        for (place, at) in [("entry, base", entries), ("entry, position", entries + 12), ("entry, checksum", entries + 20), ("row, log", table), ("row, first offset", table + 16), ("fence", fences)] {
+        let (entries, table, fences) =
+            (u64_at(&bytes, footer + 32), u64_at(&bytes, footer + 48), u64_at(&bytes, footer + 56));
+        for (place, at) in [
+            ("entry, base", entries),
+            ("entry, position", entries + 12),
+            ("entry, checksum", entries + 20),
+            ("row, log", table),
+            ("row, first offset", table + 16),
+            ("fence", fences),
+        ] {
             self.add(kind, path, format!("index, {place}"), Harm::Flip(at));
         }
         for (place, at) in [("entries", entries), ("table", table), ("fences", fences), ("footer", footer)] {
@@ -213,7 +276,12 @@ impl List<'_> {
         let journal = journal_of(self.bases[self.base].folder.path());
         let (copy, reached) = (journal.join("checkpoint-copy"), journal.join("reached"));
         self.whole("copy of the checkpoint", &copy);
-        self.add("copy of the checkpoint", &copy, "middle", Harm::Flip(fs::metadata(&copy).expect("it is there").len() / 2));
+        self.add(
+            "copy of the checkpoint",
+            &copy,
+            "middle",
+            Harm::Flip(fs::metadata(&copy).expect("it is there").len() / 2),
+        );
         self.whole("reached", &reached);
         for (place, at) in [("magic", 0), ("version", 4), ("journal", 12), ("index", 24), ("checksum", 4094)] {
             self.add("reached", &reached, place, Harm::Flip(at));
@@ -226,10 +294,23 @@ impl List<'_> {
         let path = journal_of(base.folder.path()).join(kind);
         let length = fs::metadata(&path).expect("it is there").len();
         self.whole(kind, &path);
-        for (place, at) in [("magic", 0), ("version", 4), ("journal", 9), ("segment", 24), ("index", 32), ("term", 40), ("chunk checksum", 44), ("logs", 48), ("state records", 52), ("first log", 60), ("middle", length / 2)] {
+        for (place, at) in [
+            ("magic", 0),
+            ("version", 4),
+            ("journal", 9),
+            ("segment", 24),
+            ("index", 32),
+            ("term", 40),
+            ("chunk checksum", 44),
+            ("logs", 48),
+            ("state records", 52),
+            ("first log", 60),
+            ("middle", length / 2),
+        ] {
             self.add(kind, &path, place, Harm::Flip(at));
         }
-        for (place, at) in [("in its header", 40), ("in the middle", length / 2), ("a sector", SECTOR.min(length - 1))] {
+        for (place, at) in [("in its header", 40), ("in the middle", length / 2), ("a sector", SECTOR.min(length - 1))]
+        {
             self.add(kind, &path, place, Harm::Cut(at));
         }
         self.add(kind, &path, "first sector", Harm::Zeroes(0));
@@ -239,17 +320,53 @@ impl List<'_> {
     fn object(&mut self, path: &Path) {
         let (kind, bytes) = ("object", fs::read(path).expect("readable"));
         self.whole(kind, path);
-        for (place, at) in [("magic", 0), ("version", 4), ("flags", 6), ("journal", 8), ("log", 24), ("id", 32), ("first offset", 40), ("reserved", 50), ("checksum", 60), ("first batch", 64), ("batches", 5000)] {
+        for (place, at) in [
+            ("magic", 0),
+            ("version", 4),
+            ("flags", 6),
+            ("journal", 8),
+            ("log", 24),
+            ("id", 32),
+            ("first offset", 40),
+            ("reserved", 50),
+            ("checksum", 60),
+            ("first batch", 64),
+            ("batches", 5000),
+        ] {
             self.add(kind, path, format!("header or batches, {place}"), Harm::Flip(at));
         }
         let footer = bytes.len() as u64 - 128;
         let index = u64_at(&bytes, footer + 56);
-        for (place, at) in [("base", 0), ("next", 8), ("position", 16), ("length", 20), ("checksum", 24), ("records", 28), ("timestamp", 32), ("append", 40)] {
+        for (place, at) in [
+            ("base", 0),
+            ("next", 8),
+            ("position", 16),
+            ("length", 20),
+            ("checksum", 24),
+            ("records", 28),
+            ("timestamp", 32),
+            ("append", 40),
+        ] {
             self.add(kind, path, format!("index, {place}"), Harm::Flip(index + at));
         }
         for (place, at) in [
-            ("magic", 0), ("version", 4), ("flags", 6), ("journal", 8), ("log", 24), ("id", 32), ("first offset", 40), ("next", 48), ("index at", 56), ("runs", 64), ("aborted", 68), ("timestamp", 72),
-            ("append", 80), ("horizon", 88), ("index checksum", 96), ("reserved", 110), ("checksum", 124),
+            ("magic", 0),
+            ("version", 4),
+            ("flags", 6),
+            ("journal", 8),
+            ("log", 24),
+            ("id", 32),
+            ("first offset", 40),
+            ("next", 48),
+            ("index at", 56),
+            ("runs", 64),
+            ("aborted", 68),
+            ("timestamp", 72),
+            ("append", 80),
+            ("horizon", 88),
+            ("index checksum", 96),
+            ("reserved", 110),
+            ("checksum", 124),
         ] {
             self.add(kind, path, format!("footer, {place}"), Harm::Flip(footer + at));
         }
@@ -338,11 +455,23 @@ fn of_rewritten(list: &mut List<'_>) {
     let reserve = journal.join("reserve");
     list.whole("reserve", &reserve);
     list.add("reserve", &reserve, "", Harm::Flip(5));
-    for path in files(&journal).into_iter().filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("spare-"))) {
+    for path in files(&journal)
+        .into_iter()
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("spare-")))
+    {
         list.whole("spare", &path);
         list.add("spare", &path, "", Harm::Flip(5));
     }
-    for name in ["checkpoint.new", "rewriting", "repairing", "damaged-segment-000000000001", "spare-segment-000000000099", "segment-1", "segment-000000000099", "else"] {
+    for name in [
+        "checkpoint.new",
+        "rewriting",
+        "repairing",
+        "damaged-segment-000000000001",
+        "spare-segment-000000000099",
+        "segment-1",
+        "segment-000000000099",
+        "else",
+    ] {
         list.add("leftover", &journal.join(name), name, Harm::Extra);
     }
 }
@@ -370,7 +499,10 @@ fn of_behind(list: &mut List<'_>) {
 
 fn of_archived(list: &mut List<'_>) {
     let folder = list.bases[list.base].folder.path().to_owned();
-    let objects: Vec<PathBuf> = files(&folder.join("archive")).into_iter().filter(|path| fs::metadata(path).is_ok_and(|file| file.len() > 40_000)).collect();
+    let objects: Vec<PathBuf> = files(&folder.join("archive"))
+        .into_iter()
+        .filter(|path| fs::metadata(path).is_ok_and(|file| file.len() > 40_000))
+        .collect();
     assert!(objects.len() > 6, "{objects:?}");
     let (first, middle) = (objects[0].clone(), objects[objects.len() / 2].clone());
     list.object(&first);

@@ -21,7 +21,9 @@ fn any_may_be_lost(folder: &Path, (start, end): (Offset, Offset)) {
 
 #[test]
 fn a_checkpoint_that_cannot_be_replaced_holds_up_nothing() {
-    for (stuck, immutable) in [("checkpoint", false), ("checkpoint", true), ("checkpoint-copy", false), ("checkpoint-copy", true)] {
+    for (stuck, immutable) in
+        [("checkpoint", false), ("checkpoint", true), ("checkpoint-copy", false), ("checkpoint-copy", true)]
+    {
         let folder = tempfile::tempdir().expect("a folder");
         let mut node = ByHand::open(folder.path());
         write_and_trim(&mut node, 10);
@@ -31,13 +33,18 @@ fn a_checkpoint_that_cannot_be_replaced_holds_up_nothing() {
         let watch = Arc::clone(&node.watch);
         for start in 0..3 {
             write_and_trim(&mut node, 60);
-            assert!(segments(folder.path()) <= 6, "{stuck}, {immutable}, start {start}: {} segments", segments(folder.path()));
+            assert!(
+                segments(folder.path()) <= 6,
+                "{stuck}, {immutable}, start {start}: {} segments",
+                segments(folder.path())
+            );
             assert_eq!((checkpoints(folder.path()), node.journal.held_up()), (NAMES.to_vec(), None));
             let log = node.log(1);
             let known = (log.start(), log.end());
             any_may_be_lost(folder.path(), known);
             drop(node);
-            let found = journal::survey(folder.path(), 0, &journal::MemoryArchive::default(), &|_| {}).expect("it can be looked at");
+            let found = journal::survey(folder.path(), 0, &journal::MemoryArchive::default(), &|_| {})
+                .expect("it can be looked at");
             assert_eq!(found.damages, Vec::new(), "{stuck}, {immutable}, start {start}");
             node = ByHand::open_with(folder.path(), Arc::clone(&watch));
             let log = node.log(1);
@@ -94,7 +101,8 @@ fn of_checkpoints_with_the_same_end_the_newest_is_taken() {
         let before = std::fs::read(folder.path().join(stuck)).expect("it is there");
         for kept in [4, 16, 64] {
             let rewritten = node.rewritten();
-            let logs = (1..=LOGS).filter(|id| id % kept != 0).map(|id| node.log(id)).filter(|log| log.start() < log.end());
+            let logs =
+                (1..=LOGS).filter(|id| id % kept != 0).map(|id| node.log(id)).filter(|log| log.start() < log.end());
             let items = logs.map(|log| AppendItem::Trim { to: log.end(), log }).collect();
             node.append(items);
             node.look();
@@ -109,7 +117,12 @@ fn of_checkpoints_with_the_same_end_the_newest_is_taken() {
             let node = ByHand::open(copy.path());
             for id in 1..=LOGS {
                 let (log, start) = (node.log(id), Offset(if id % 64 == 0 { 0 } else { ROUNDS }));
-                assert_eq!((log.start(), log.end()), (start, Offset(ROUNDS)), "{stuck}: {log:?} without {lost}", log = log.id());
+                assert_eq!(
+                    (log.start(), log.end()),
+                    (start, Offset(ROUNDS)),
+                    "{stuck}: {log:?} without {lost}",
+                    log = log.id()
+                );
                 assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), Offset(ROUNDS));
             }
             let late = node.log(LOGS + 1);

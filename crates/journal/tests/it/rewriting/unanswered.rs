@@ -53,7 +53,11 @@ fn a_segment_that_has_taken_its_place_late_is_not_rewritten_before_a_checkpoint(
         node.look_once();
         let copy = without(folder.path(), "");
         let copied = ByHand::open(copy.path());
-        for (id, end) in (1..=LOGS).filter(|id| id % 40 == 0).map(|id| (id, ROUNDS)).chain((1..=ROUNDS).map(|round| (LOGS + round, 1))) {
+        for (id, end) in (1..=LOGS)
+            .filter(|id| id % 40 == 0)
+            .map(|id| (id, ROUNDS))
+            .chain((1..=ROUNDS).map(|round| (LOGS + round, 1)))
+        {
             let log = copied.log(id);
             assert_eq!((log.start(), read_all(&copied.journal, &log, VALUE_BYTES)), (Offset(0), Offset(end)));
         }

@@ -40,11 +40,22 @@ fn only_those_settings_are_made_that_are_asked_for() {
     let node = Node::start(folder.path());
     let topic = CreateTopic { name: "t".to_owned(), partitions: 1, replication: 1, overrides: Overrides::default() };
     assert!(node.broker.create_topics(vec![topic]).into_iter().all(|outcome| outcome.is_ok()));
-    for (kind, name, key) in [(RESOURCE_TOPIC, "t", "retention.ms"), (RESOURCE_BROKER, "0", "num.partitions"), (RESOURCE_BROKER, "0", "advertised.listeners"), (GROUP, "g", "share.session.timeout.ms")] {
+    for (kind, name, key) in [
+        (RESOURCE_TOPIC, "t", "retention.ms"),
+        (RESOURCE_BROKER, "0", "num.partitions"),
+        (RESOURCE_BROKER, "0", "advertised.listeners"),
+        (GROUP, "g", "share.session.timeout.ms"),
+    ] {
         let made = |keys: &[&str]| {
             let configuration_keys = Some(keys.iter().map(|key| Str::from(*key)).collect());
-            let resource = DescribeConfigsResource { resource_type: kind, resource_name: name.into(), configuration_keys, ..Default::default() };
-            settings_of(&node.broker, &resource, ("localhost", 9092)).map(|rows| rows.iter().map(|row| row.setting.name).collect::<Vec<_>>())
+            let resource = DescribeConfigsResource {
+                resource_type: kind,
+                resource_name: name.into(),
+                configuration_keys,
+                ..Default::default()
+            };
+            settings_of(&node.broker, &resource, ("localhost", 9092))
+                .map(|rows| rows.iter().map(|row| row.setting.name).collect::<Vec<_>>())
         };
         assert!(made(&[]).is_ok_and(|all| all.len() > 5 && all.contains(&key)), "all of {name}");
         assert_eq!(made(&[key, "other", key]), Ok(vec![key]));
@@ -66,7 +77,15 @@ impl Node {
         let config = JournalConfig { segment_bytes: 1 << 20, tail_bytes: 16 << 20, ..JournalConfig::default() };
         let storage = Arc::new(RealStorage::open(folder, IoMode::Buffered).expect("a folder"));
         let disk = submitter(IoMode::Buffered).expect("it blocks");
-        let opened = journal::open(config, storage, Arc::new(MemoryArchive::default()), disk, Arc::new(SystemClock), uuid::Uuid::from_u128(7)).expect("it opens");
+        let opened = journal::open(
+            config,
+            storage,
+            Arc::new(MemoryArchive::default()),
+            disk,
+            Arc::new(SystemClock),
+            uuid::Uuid::from_u128(7),
+        )
+        .expect("it opens");
         let (writer, keeper, journal) = (opened.writer, opened.keeper, opened.journal);
         let of_journal = [std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())];
         let config = BrokerConfig {

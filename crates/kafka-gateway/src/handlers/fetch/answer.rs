@@ -39,7 +39,8 @@ impl Scan {
             found.slices.extend(gap);
             let data = partition_data(wanted, found, node, self.committed_only);
             let told = (data.high_watermark, data.log_start_offset);
-            let news = data.error_code != 0 || !data.records.as_ref().is_none_or(Records::is_empty) || told != wanted.told;
+            let news =
+                data.error_code != 0 || !data.records.as_ref().is_none_or(Records::is_empty) || told != wanted.told;
             if self.incremental && !news {
                 continue;
             }
@@ -74,7 +75,9 @@ fn partition_data(wanted: &Wanted, found: Found, node: i32, committed_only: bool
     let code = found.code.map_or(0, ErrorCode::code);
     let read = Offset(wanted.offset.max(0) as u64)..found.next;
     let aborted = match &wanted.log {
-        Some(log) if committed_only => log.aborted_between(read.start, read.end).into_iter().map(aborted_transaction).collect(),
+        Some(log) if committed_only => {
+            log.aborted_between(read.start, read.end).into_iter().map(aborted_transaction).collect()
+        }
         _ => Vec::new(),
     };
     let mut data = PartitionData {

@@ -108,7 +108,10 @@ fn reserve(pinned: &Arc<Pinned>, bytes: usize) -> Option<Arc<Reserved>> {
 impl Scan {
     /// Bytes of the answer without its records, at most about.
     fn answer_bytes(&self) -> usize {
-        let of_topics = self.wanted.chunk_by(|one, next| one.same_topic(next)).map(|same| same[0].name.len() + PARTITION_BYTES * (same.len() + 1));
+        let of_topics = self
+            .wanted
+            .chunk_by(|one, next| one.same_topic(next))
+            .map(|same| same[0].name.len() + PARTITION_BYTES * (same.len() + 1));
         if self.incremental { 0 } else { of_topics.sum() }
     }
 }
@@ -143,9 +146,11 @@ impl FetchWait {
         let elsewhere = self.elsewhere.as_mut()?;
         elsewhere.away = true;
         if self.watching && elsewhere.watched.is_empty() {
-            elsewhere.watched = self.scan.wanted.iter().filter_map(|wanted| wanted.log.as_ref()).map(|log| log.id()).collect();
+            elsewhere.watched =
+                self.scan.wanted.iter().filter_map(|wanted| wanted.log.as_ref()).map(|log| log.id()).collect();
         }
-        let (gateway, waits, version, shard) = (Arc::clone(context.gateway), Arc::clone(&self.waits), context.version, context.to.shard);
+        let (gateway, waits, version, shard) =
+            (Arc::clone(context.gateway), Arc::clone(&self.waits), context.version, context.to.shard);
         let mut held = Some((std::mem::take(&mut self.scan), task, context.room.cloned()));
         // One turn, whatever it takes: it is bounded by what the request named.
         let work = Box::new(move |broker: &Arc<Broker>| {
@@ -167,7 +172,9 @@ impl FetchWait {
                 }
             };
             // Counted before it is made. What others have found for it is answered in any case.
-            let reserved = answers.is_ok().then(|| if may_wait { reserve(&gateway.pinned, bytes) } else { Some(Arc::new(gateway.pinned.counted(bytes))) });
+            let reserved = answers.is_ok().then(|| {
+                if may_wait { reserve(&gateway.pinned, bytes) } else { Some(Arc::new(gateway.pinned.counted(bytes))) }
+            });
             let came = match answers.map(|()| reserved.flatten()) {
                 Ok(None) => Came::NoMemory(scan),
                 Ok(Some(reserved)) => {
@@ -192,13 +199,22 @@ impl FetchWait {
     }
 
     /// Takes what other threads have found.
-    pub(super) fn take_looked(&mut self, done: Box<dyn Any + Send>, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+    pub(super) fn take_looked(
+        &mut self,
+        done: Box<dyn Any + Send>,
+        context: &mut Context<'_>,
+    ) -> Option<Box<dyn Body>> {
         let looked = *done.downcast::<Looked>().ok()?;
         let elsewhere = self.elsewhere.as_mut()?;
         elsewhere.away = false;
         let (woken, watched_before) = (std::mem::take(&mut elsewhere.woken), elsewhere.watched_before);
         if context.throttle.is_timed() {
-            context.throttle.take(context.gateway.broker.quotas(), QuotaKey::RequestPercentage, looked.took.as_nanos() as u64, context.now);
+            context.throttle.take(
+                context.gateway.broker.quotas(),
+                QuotaKey::RequestPercentage,
+                looked.took.as_nanos() as u64,
+                context.now,
+            );
         }
         let ready = match looked.came {
             Came::Answer(made, taken) => {

@@ -49,7 +49,16 @@ pub(super) struct Filtered {
 
 impl Filtered {
     pub fn new(filter: Arc<GroupFilter>, partitions: usize) -> Self {
-        Self { filter, passed: vec![Passed::default(); partitions], bytes: 0, bytes_max: 0, left: TURN_BYTES_MAX, unpack: UnpackRoom::TURN, spent: false, long: false }
+        Self {
+            filter,
+            passed: vec![Passed::default(); partitions],
+            bytes: 0,
+            bytes_max: 0,
+            left: TURN_BYTES_MAX,
+            unpack: UnpackRoom::TURN,
+            spent: false,
+            long: false,
+        }
     }
 
     pub fn filter(&self) -> &Arc<GroupFilter> {
@@ -58,7 +67,8 @@ impl Filtered {
 
     /// A new turn begins, for an answer of at most so many bytes.
     pub fn begin_turn(&mut self, bytes_max: usize) {
-        (self.left, self.unpack, self.spent, self.long, self.bytes_max) = (TURN_BYTES_MAX, UnpackRoom::TURN, false, false, bytes_max);
+        (self.left, self.unpack, self.spent, self.long, self.bytes_max) =
+            (TURN_BYTES_MAX, UnpackRoom::TURN, false, false, bytes_max);
     }
 
     /// It has gone through as much as it may in a turn.
@@ -78,7 +88,14 @@ impl Filtered {
 
     /// Reads on in memory until `max_bytes` of this partition, or as many as the answer takes, have passed; all that has passed so far. As for
     /// everybody, what passes first may be larger.
-    pub fn read_tail(&mut self, at: usize, broker: &Broker, log: &Log, range: std::ops::Range<Offset>, max_bytes: usize) -> TailRead {
+    pub fn read_tail(
+        &mut self,
+        at: usize,
+        broker: &Broker,
+        log: &Log,
+        range: std::ops::Range<Offset>,
+        max_bytes: usize,
+    ) -> TailRead {
         let passed = &mut self.passed[at];
         let journal = broker.journal_of(log.id());
         let mut partition_left = PARTITION_BYTES_MAX;
@@ -148,7 +165,13 @@ impl Passed {
 }
 
 /// Puts what was read from history through a filter; where the last batch that passes ends. On a thread for history.
-fn pass_cold(broker: &Broker, log: &Log, filter: &GroupFilter, data: ColdData, unpack: &mut UnpackRoom) -> (ColdData, Offset) {
+fn pass_cold(
+    broker: &Broker,
+    log: &Log,
+    filter: &GroupFilter,
+    data: ColdData,
+    unpack: &mut UnpackRoom,
+) -> (ColdData, Offset) {
     unpack.begin_partition();
     let passed = broker.filters().pass(log.id(), &data.slices, &filter.filter, Room::ANY, unpack);
     let next = passed.full_at.unwrap_or(data.next);
@@ -167,8 +190,15 @@ pub(super) struct ReadOn {
 
 /// Reads on in partitions of which the journals are numbered, through a filter if there is one, and as far as that gets in one turn. On a thread that may
 /// wait.
-pub(super) fn read_on(broker: &Broker, wants: &[(usize, ColdWant)], room: usize, filter: Option<&GroupFilter>, in_memory: bool) -> ReadOn {
-    let mut results: Vec<Option<Result<ColdData, ReadError>>> = wants.iter().map(|(number, want)| if in_memory { read_tail(broker, *number, want) } else { None }).collect();
+pub(super) fn read_on(
+    broker: &Broker,
+    wants: &[(usize, ColdWant)],
+    room: usize,
+    filter: Option<&GroupFilter>,
+    in_memory: bool,
+) -> ReadOn {
+    let mut results: Vec<Option<Result<ColdData, ReadError>>> =
+        wants.iter().map(|(number, want)| if in_memory { read_tail(broker, *number, want) } else { None }).collect();
     for (number, journal) in broker.journals().iter().enumerate() {
         let own: Vec<usize> = (0..wants.len()).filter(|at| wants[*at].0 == number && results[*at].is_none()).collect();
         let part: Vec<ColdWant> = own.iter().map(|at| wants[*at].1.clone()).collect();

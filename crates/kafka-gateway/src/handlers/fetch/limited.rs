@@ -65,7 +65,8 @@ pub(super) fn begin(context: &mut Context<'_>, client_id: &str, wanted: &[Wanted
     if broker.quotas().limits_topics() {
         let mut debt = Duration::ZERO;
         for topic in wanted.chunk_by(|one, next| one.name == next.name && one.id == next.id) {
-            let quotas = topic_of(&context.gateway.broker, &topic[0].name, TopicId(topic[0].id)).and_then(|topic| topic.quotas());
+            let quotas = topic_of(&context.gateway.broker, &topic[0].name, TopicId(topic[0].id))
+                .and_then(|topic| topic.quotas());
             if let Some(account) = quotas.as_ref().and_then(|quotas| quotas.fetch.as_ref()) {
                 limited.max_bytes = limited.max_bytes.min(account.rate().max(1.0) as usize);
                 debt = debt.max(account.debt(context.now));
@@ -74,7 +75,8 @@ pub(super) fn begin(context: &mut Context<'_>, client_id: &str, wanted: &[Wanted
         pause(context, Limit::Topic, debt);
     }
     let user = context.name().unwrap_or_default();
-    let laggard = context.spoken.laggard(&context.gateway.broker, &Fetcher { client_id, user, peer: context.peer }, context.now);
+    let laggard =
+        context.spoken.laggard(&context.gateway.broker, &Fetcher { client_id, user, peer: context.peer }, context.now);
     if let Some(laggard) = laggard {
         let now_ms = context.gateway.broker.now_ms();
         limited.laggard = laggard.hear(context.to.connection, lag(wanted), context.now, now_ms);
@@ -139,7 +141,9 @@ fn topic_of(broker: &Broker, name: &str, id: TopicId) -> Option<Arc<broker::Topi
 /// How far behind the end these are; bytes by the mean size of a log's records.
 fn lag(wanted: &[Wanted]) -> Lag {
     let mut lag = Lag::default();
-    for (log, offset) in wanted.iter().filter_map(|wanted| Some((wanted.log.as_ref()?, u64::try_from(wanted.offset).ok()?))) {
+    for (log, offset) in
+        wanted.iter().filter_map(|wanted| Some((wanted.log.as_ref()?, u64::try_from(wanted.offset).ok()?)))
+    {
         lag = lag.plus(Lag::in_log(log, log.high_watermark().0.saturating_sub(offset.max(log.start().0))));
     }
     lag

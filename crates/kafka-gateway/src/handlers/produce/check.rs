@@ -8,7 +8,10 @@ use broker::append::AppendItem;
 use broker::{Log, TopicConfig, TopicQuotas};
 use bytes::{Bytes, BytesMut};
 use kafka_wire::ErrorCode;
-use record::{BatchError, BatchHeader, Compression, Packing, repacked, scan, stamp_append_time, unpacked_bytes, validate_produced, without_vouching};
+use record::{
+    BatchError, BatchHeader, Compression, Packing, repacked, scan, stamp_append_time, unpacked_bytes,
+    validate_produced, without_vouching,
+};
 
 use super::{Refusal, ZSTD_SINCE};
 use crate::error_code::of_batch;
@@ -63,7 +66,12 @@ impl Effort {
     }
 
     /// Looks into a batch, at the cost of `cost` for each byte that comes out of it.
-    fn look<T>(&mut self, batch: &[u8], cost: usize, look: impl FnOnce(usize) -> Result<T, BatchError>) -> Result<T, Stop> {
+    fn look<T>(
+        &mut self,
+        batch: &[u8],
+        cost: usize,
+        look: impl FnOnce(usize) -> Result<T, BatchError>,
+    ) -> Result<T, Stop> {
         let here = (self.left / cost).min(HERE_BATCH_BYTES / cost + batch.len().saturating_mul(HERE_RATIO) / cost);
         let limit = if self.is_final { self.bytes_max } else { here.min(self.bytes_max) };
         let before = unpacked_bytes();
@@ -124,7 +132,13 @@ pub(super) struct Checked {
 ///
 /// # Errors
 /// Why nothing is to be appended.
-pub(super) fn check(topic: &Target, index: i32, bytes: &Bytes, version: i16, effort: &mut Effort) -> Result<Option<Checked>, Refusal> {
+pub(super) fn check(
+    topic: &Target,
+    index: i32,
+    bytes: &Bytes,
+    version: i16,
+    effort: &mut Effort,
+) -> Result<Option<Checked>, Refusal> {
     match check_batch(topic, index, bytes, version, effort) {
         Ok(checked) => Ok(Some(checked)),
         Err(Stop::Later) => Ok(None),
@@ -151,7 +165,9 @@ fn check_batch(topic: &Target, index: i32, bytes: &Bytes, version: i16, effort: 
     })?;
     if header.base_offset != 0 {
         let message = Some("A producer's offsets begin at 0".to_owned());
-        return Err(Refusal { code: ErrorCode::InvalidRecord, message, log_start: log_start(), records: Vec::new() }.into());
+        return Err(
+            Refusal { code: ErrorCode::InvalidRecord, message, log_start: log_start(), records: Vec::new() }.into()
+        );
     }
     if header.compression() == Some(Compression::Zstd) && version < ZSTD_SINCE {
         return Err(ErrorCode::UnsupportedCompressionType.into());
@@ -229,7 +245,13 @@ pub(super) fn value_bytes(batch: &[u8], limit: usize) -> Result<usize, BatchErro
 }
 
 /// A topic may want another codec than the producer's.
-fn repack(bytes: &Bytes, packing: Packing, bytes_max: usize, log_start: i64, effort: &mut Effort) -> Result<(Bytes, BatchHeader), Stop> {
+fn repack(
+    bytes: &Bytes,
+    packing: Packing,
+    bytes_max: usize,
+    log_start: i64,
+    effort: &mut Effort,
+) -> Result<(Bytes, BatchHeader), Stop> {
     let refuse = |error: BatchError| match error {
         BatchError::TooLarge { .. } => unreadable(&error),
         // The checksum was right: sending it again does not help.
@@ -252,7 +274,13 @@ fn restamp(bytes: &Bytes, now: i64) -> (Bytes, BatchHeader) {
     (copy.freeze(), header)
 }
 
-fn check_timestamps(bytes: &[u8], header: &BatchHeader, (before, after): (i64, i64), now: i64, effort: &mut Effort) -> Result<(), Stop> {
+fn check_timestamps(
+    bytes: &[u8],
+    header: &BatchHeader,
+    (before, after): (i64, i64),
+    now: i64,
+    effort: &mut Effort,
+) -> Result<(), Stop> {
     let too_old = |timestamp: i64| timestamp >= 0 && now.saturating_sub(timestamp) > before;
     let too_new = |timestamp: i64| timestamp.saturating_sub(now) > after;
     if !too_old(header.base_timestamp) && !too_new(header.max_timestamp) {

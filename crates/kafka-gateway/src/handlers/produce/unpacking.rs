@@ -31,7 +31,9 @@ pub(super) fn work(batches: Vec<Deferred>, version: i16, abandoned: Arc<AtomicBo
     let mut unpacked = Vec::with_capacity(batches.len());
     let mut left = batches.into_iter();
     Box::new(move |broker: &Arc<Broker>| {
-        if let Some(Deferred { place, topic, index, bytes }) = left.next().filter(|_| !abandoned.load(Ordering::Relaxed)) {
+        if let Some(Deferred { place, topic, index, bytes }) =
+            left.next().filter(|_| !abandoned.load(Ordering::Relaxed))
+        {
             let mut effort = Effort::elsewhere(broker.unpacking().bytes_max());
             let checked = check(&topic, index, &bytes, version, &mut effort).transpose();
             unpacked.extend(checked.map(|outcome| Unpacked { place, topic, outcome }));

@@ -8,7 +8,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use journal::disk::{IoMode, RealStorage, Storage, submitter};
-use journal::{Append, AppendError, AppendItem, Appended, ArchiveStore, EventSink, Journal, JournalConfig, JournalEvent, Log, ReplyTo};
+use journal::{
+    Append, AppendError, AppendItem, Appended, ArchiveStore, EventSink, Journal, JournalConfig, JournalEvent, Log,
+    ReplyTo,
+};
 use parking_lot::{Condvar, Mutex};
 use record::{BatchBuilder, BatchHeader};
 use types::{ConnectionId, Durability, LogId, ShardId, SystemClock};
@@ -76,16 +79,30 @@ impl Running {
     fn open_with(folder: &Path, count: usize, config: impl Fn(u16) -> JournalConfig) -> Self {
         std::fs::create_dir_all(folder).unwrap();
         if !folder.join("meta.toml").exists() {
-            write_durably(folder, "meta.toml", &format!("format_version = 1\ncluster_id = \"{CLUSTER}\"\njournals = {count}\n")).unwrap();
+            write_durably(
+                folder,
+                "meta.toml",
+                &format!("format_version = 1\ncluster_id = \"{CLUSTER}\"\njournals = {count}\n"),
+            )
+            .unwrap();
         }
         let mode = IoMode::Buffered;
         let archive: Arc<dyn ArchiveStore> = Arc::new(FolderArchive::open(&folder.join("archive"), mode).unwrap());
         let sink = Arc::new(Sink::default());
         let (mut journals, mut threads) = (Vec::new(), Vec::new());
         for number in 0..count {
-            let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(&folder.join(format!("journal-{number}")), mode).unwrap());
+            let storage: Arc<dyn Storage> =
+                Arc::new(RealStorage::open(&folder.join(format!("journal-{number}")), mode).unwrap());
             let clock = Arc::new(SystemClock);
-            let opened = journal::open(config(number as u16), storage, Arc::clone(&archive), submitter(mode).unwrap(), clock, uuid::Uuid::new_v4()).unwrap();
+            let opened = journal::open(
+                config(number as u16),
+                storage,
+                Arc::clone(&archive),
+                submitter(mode).unwrap(),
+                clock,
+                uuid::Uuid::new_v4(),
+            )
+            .unwrap();
             opened.journal.add_sink(SHARD, Arc::clone(&sink) as Arc<dyn EventSink>);
             let (writer, keeper, archiver) = (opened.writer, opened.keeper, opened.archiver);
             threads.push(std::thread::spawn(move || writer.run()));

@@ -10,14 +10,34 @@ fn holds(condition: &str, value: &str) -> bool {
 fn paths_find_what_is_there() {
     let value = r#"{"order": {"id": 42, "total": 99.5, "lines": [{"sku": "A-1"}, {"sku": "B-17"}], "a.b": "dot", "note": null}, "vip": true}"#;
     for condition in [
-        "order.id = 42", "$.order.id=42.0", "order.id == 42", "order.total < 100", "order.total >= 99.5", "order.lines[1].sku = B-17",
-        "order.lines[*].sku ~ 17", r#"$["order"]["a.b"] = "dot""#, "vip", "vip = true", "order.id != 43", "order.lines", "order.lines[0].sku != B-17",
+        "order.id = 42",
+        "$.order.id=42.0",
+        "order.id == 42",
+        "order.total < 100",
+        "order.total >= 99.5",
+        "order.lines[1].sku = B-17",
+        "order.lines[*].sku ~ 17",
+        r#"$["order"]["a.b"] = "dot""#,
+        "vip",
+        "vip = true",
+        "order.id != 43",
+        "order.lines",
+        "order.lines[0].sku != B-17",
     ] {
         assert!(holds(condition, value), "{condition}");
     }
     for condition in [
-        "order.id = 43", "order.total > 100", "order.total > 99.5", "order.note", "order.nothing", "order.lines[2].sku", "order.lines[*].sku = C", "order.id.more",
-        "order.lines.sku = A-1", "vip = false", "order.id ~ 5",
+        "order.id = 43",
+        "order.total > 100",
+        "order.total > 99.5",
+        "order.note",
+        "order.nothing",
+        "order.lines[2].sku",
+        "order.lines[*].sku = C",
+        "order.id.more",
+        "order.lines.sku = A-1",
+        "vip = false",
+        "order.id ~ 5",
     ] {
         assert!(!holds(condition, value), "{condition}");
     }
@@ -33,7 +53,18 @@ fn what_is_no_json_has_nothing() {
 
 #[test]
 fn wrong_conditions_say_where() {
-    for (condition, position) in [("", 0), ("= 3", 0), ("a..b", 2), ("a.", 2), ("a[x]", 1), ("a[1", 1), ("a[\"b\"", 1), ("a < b", 1), ("a 7", 1), ("$", 1)] {
+    for (condition, position) in [
+        ("", 0),
+        ("= 3", 0),
+        ("a..b", 2),
+        ("a.", 2),
+        ("a[x]", 1),
+        ("a[1", 1),
+        ("a[\"b\"", 1),
+        ("a < b", 1),
+        ("a 7", 1),
+        ("$", 1),
+    ] {
         let wrong = JsonCondition::parse(condition).expect_err(condition);
         assert_eq!(wrong.position, position, "{condition}: {}", wrong.reason);
     }
@@ -69,7 +100,14 @@ fn all_conditions_have_to_hold() {
 fn a_part_that_nearly_fits_everywhere_costs_no_more_than_another() {
     let value = vec![b'a'; 8 << 20];
     let part = "a".repeat(256 << 10) + "b";
-    let record = Record { offset: types::Offset(0), timestamp: 0, key: None, value: Some(value.into()), headers: record::Headers::new(), vouched: false };
+    let record = Record {
+        offset: types::Offset(0),
+        timestamp: 0,
+        key: None,
+        value: Some(value.into()),
+        headers: record::Headers::new(),
+        vouched: false,
+    };
     let began = std::time::Instant::now();
     assert!(!Conditions { text: Some(finder(&part)), ..Conditions::default() }.hold(&record));
     assert!(Conditions { text: Some(finder(&part[1 << 10..256 << 10])), ..Conditions::default() }.hold(&record));
