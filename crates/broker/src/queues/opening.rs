@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use journal::Log;
-use record::{BatchError, OpenLimits, Record, open_records, sliced_batches, unpacked_bytes};
+use record::{BatchError, Compression, OpenLimits, Record, open_records, sliced_batches, unpacked_bytes};
 use types::Offset;
 
 use super::window_memory::WindowMemory;
@@ -26,7 +26,7 @@ pub(super) const HERE_BYTES_MAX: usize = 512 << 10;
 /// Memory of the records that are opened at once, about, and where memory is short.
 const PIECE_BYTES: usize = 4 << 20;
 const SHORT_PIECE_BYTES: usize = 1 << 20;
-/// And on a network thread: some thousand short records, which is about a millisecond.
+/// And on a network thread, of what is not packed: some thousand short records, which is about a millisecond.
 const HERE_PIECE_BYTES: usize = 256 << 10;
 
 /// How batches are opened, and what may be unpacked for it.
@@ -96,21 +96,20 @@ impl<'a> Opening<'a> {
         let found = sliced_batches(slices)?;
         let dead = aborted(log, slices, &found, Offset(range.start), Offset(range.end));
         let memory = self.memory();
-        let mut room = match &self.left {
-            Some(_) => HERE_PIECE_BYTES,
-            None if memory.is_short() => SHORT_PIECE_BYTES,
-            None => PIECE_BYTES,
-        };
+        let mut room = if memory.is_short() { SHORT_PIECE_BYTES } else { PIECE_BYTES };
+        // What is packed is unpacked from its begin for each piece: of that a piece is as long as elsewhere.
+        let mut here = if self.left.is_some() { HERE_PIECE_BYTES } else { usize::MAX };
         let (mut opened, mut some) = (Opened { next: range.end, unpacked: false }, false);
         for (batch, _) in found.iter().zip(dead).filter(|(batch, dead)| !batch.header.control() && !dead) {
             let (base, end) = (batch.header.base().0, batch.header.next().0);
             if end <= range.start || base >= range.end {
                 continue;
             }
-            if room == 0 && some {
+            if room.min(here) == 0 && some {
                 return Ok(Opened { next: base, ..opened });
             }
-            let limits = self.limits(room);
+            let is_plain = batch.header.compression() == Some(Compression::None);
+            let limits = self.limits(if is_plain { room.min(here) } else { room });
             let before = unpacked_bytes();
             let vouched = self.broker.is_before_marks(log, &batch.header);
             let shown =
@@ -129,6 +128,7 @@ impl<'a> Opening<'a> {
             match shown {
                 Ok(shown) => {
                     room = room.saturating_sub(shown.memory);
+                    here = here.saturating_sub(if is_plain { shown.memory } else { 0 });
                     if let Some(next) = shown.next.filter(|next| next.0 < range.end) {
                         return Ok(Opened { next: next.0, ..opened });
                     }
