@@ -34,6 +34,7 @@ impl Connection {
 
     /// It is gone.
     pub fn unsee(&mut self) {
+        self.introduced = None;
         if self.seen.take().is_some() {
             self.gateway.broker.connections().leave(self.id);
         }

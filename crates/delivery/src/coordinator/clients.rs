@@ -1,6 +1,7 @@
 //! Which groups a client may be a member of, so that who asks for it looks at no others: by a hash of what members are known by elsewhere. What is
 //! here was said once and may not hold any more; the groups themselves know.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -29,16 +30,22 @@ impl Default for Clients {
 
 impl Clients {
     fn key(&self, id: &str, host: &str) -> u64 {
-        std::hash::BuildHasher::hash_one(&self.hasher, (id, host))
+        self.hasher.hash_one((id, host))
     }
 
-    /// A client speaks as a member of a group.
+    /// A client speaks as a member of a group. Of very many groups those of which it spoke last are noted.
     pub fn note(&mut self, group: &str, id: &str, host: &str) {
-        let noted = self.groups.entry(self.key(id, host)).or_default();
-        if noted.len() < GROUPS_MAX && noted.iter().all(|name| **name != *group) {
-            noted.push(group.into());
-            self.count += 1;
+        let noted = self.groups.entry(self.hasher.hash_one((id, host))).or_default();
+        if let Some(at) = noted.iter().position(|name| **name == *group) {
+            noted[at..].rotate_left(1);
+            return;
         }
+        if noted.len() == GROUPS_MAX {
+            noted.remove(0);
+            self.count -= 1;
+        }
+        noted.push(group.into());
+        self.count += 1;
     }
 
     /// There may be members that were not noted.

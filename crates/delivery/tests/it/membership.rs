@@ -334,6 +334,23 @@ fn it_is_known_which_groups_a_client_is_a_member_of() {
     assert_eq!(known.iter().map(|name| &**name).collect::<Vec<_>>(), [GROUP]);
 }
 
+/// However many groups it has left before.
+#[test]
+fn a_client_that_goes_through_groups_is_known_in_the_one_that_it_is_in() {
+    let mut groups = GroupCoordinator::new(settings());
+    enter(&mut groups, "first", "c");
+    for number in 0..600 {
+        let group = format!("g-{number}");
+        enter(&mut groups, &group, "c");
+        let gone = LeaveMember { member_id: "c-1".to_owned(), instance: None };
+        groups.leave(&group, &[gone], 0, &mut Vec::new()).expect("it is there");
+        // As with a heartbeat.
+        enter(&mut groups, "first", "c");
+    }
+    enter(&mut groups, "last", "c");
+    assert_eq!(groups_of(&mut groups, "c"), ["first", "last"]);
+}
+
 /// Names of clients that come and go take no memory for good.
 #[test]
 fn clients_that_have_gone_are_forgotten() {
