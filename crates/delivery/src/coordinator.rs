@@ -239,7 +239,8 @@ impl<W: Copy> GroupCoordinator<W> {
 
     /// A client speaks as a member of a group, which is no share group: those name their group wherever they read.
     pub(crate) fn note_client(&mut self, group: &str, id: &str, host: &str) {
-        self.clients.note(group, id, host);
+        let (groups, client) = (&self.groups, Client { id, host, user: None });
+        self.clients.note(group, id, host, |name| groups.get(name).is_some_and(|group| group.has_member(client)));
         if self.clients.is_to_be_made() {
             self.make_clients();
         }
@@ -248,7 +249,7 @@ impl<W: Copy> GroupCoordinator<W> {
     fn make_clients(&mut self) {
         self.clients.make(|clients| {
             for (name, group) in &self.groups {
-                group.each_client(|id, host| clients.note(name, id, host));
+                group.each_client(|id, host| clients.note(name, id, host, |_| false));
             }
         });
     }

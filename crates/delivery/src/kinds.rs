@@ -44,7 +44,7 @@ pub(crate) enum Kind<W> {
 
 impl<W: Copy> Kind<W> {
     /// Members of share groups are none: those name their group wherever they read.
-    fn has_member(&self, client: Client<'_>) -> bool {
+    pub fn has_member(&self, client: Client<'_>) -> bool {
         let is_it = |id: &str, at: &str, user: Option<&str>| {
             let same = |user: &str| client.user.is_none_or(|own| own == user);
             id == client.id && at == client.host && user.is_none_or(same)

@@ -8,6 +8,8 @@ use hashbrown::HashMap;
 
 /// Groups of one client that are noted. Of those of a client with more nothing is told of the others.
 pub(super) const GROUPS_MAX: usize = 256;
+/// So many are asked for whether it is in them, before one goes.
+const LOOKED_AT: usize = 4;
 /// It is made anew when it has become twice as long as it was then, and so much longer.
 const ADDED: usize = 1000;
 
@@ -34,13 +36,20 @@ impl Clients {
     }
 
     /// A client speaks as a member of a group. Of very many groups those of which it spoke last are noted.
-    pub fn note(&mut self, group: &str, id: &str, host: &str) {
+    /// `is_in`: it is a member of this one still.
+    pub fn note(&mut self, group: &str, id: &str, host: &str, is_in: impl Fn(&str) -> bool) {
         let noted = self.groups.entry(self.hasher.hash_one((id, host))).or_default();
         if let Some(at) = noted.iter().position(|name| **name == *group) {
             noted[at..].rotate_left(1);
             return;
         }
         if noted.len() == GROUPS_MAX {
+            for _ in 0..LOOKED_AT {
+                if !is_in(&noted[0]) {
+                    break;
+                }
+                noted.rotate_left(1);
+            }
             noted.remove(0);
             self.count -= 1;
         }
