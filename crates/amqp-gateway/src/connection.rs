@@ -4,9 +4,9 @@
 use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use amqp_wire::MethodId;
+use amqp_wire::{MethodId, basic};
 use broker::{
     AclOperation, Broker, Caller, Cause, ChannelFlow, Connected, JobOwner, Outcome, OwnQueue, Permission, Queue,
     ReplyTo, Resource, Settlement, Staged, Vhost, Waits, Work,
@@ -34,6 +34,8 @@ pub(crate) const CONTROL_TOKENS: u64 = 1 << 62;
 pub(crate) const CONSUMER_TOKEN: u64 = 1 << 63;
 /// What a command for the controller keeps in memory, times the bytes of the method: tables of many entries.
 const METHOD_FACTOR: usize = 16;
+/// A method for which there is no room at the controller is tried again after this time.
+const CONTROL_AGAIN: Duration = Duration::from_millis(5);
 
 /// What is done with a command's outcome.
 pub(crate) type Then = Box<dyn FnOnce(&mut Connection, &mut Channel, Box<dyn Any + Send>) -> Result<(), Failure>>;
@@ -351,7 +353,7 @@ impl Connection {
     /// Has the controller do something for a channel, and goes on with `then` when it is done; no frame is looked at before.
     ///
     /// # Errors
-    /// *506*: the controller has too much to do.
+    /// *506*: the broker ends, or too much waits for a basic.cancel.
     pub fn control<T: Send + 'static>(
         &mut self,
         channel: &Channel,
@@ -362,16 +364,26 @@ impl Connection {
         let token = self.take_token();
         let work = Box::new(move |broker: &Arc<Broker>| Box::new(work(broker)) as Box<dyn Any + Send>);
         if !self.gateway.broker.control(self.reply_to(token), self.job_owner_for_method(), work) {
-            return Err(Failure::busy());
+            return self.control_later(method);
         }
         self.wait_for_channel(token, channel, method, then);
+        Ok(())
+    }
+
+    /// There is no room for what its user wants of the controller: it has one such method at a time, which is looked at again. What was begun with
+    /// basic.cancel cannot be begun again.
+    fn control_later(&mut self, method: MethodId) -> Result<(), Failure> {
+        if method == basic::Cancel::ID || !self.gateway.broker.takes_changes() {
+            return Err(Failure::busy());
+        }
+        self.waiting = Some(Waiting::Later(self.now + CONTROL_AGAIN, Cause::Coordinator));
         Ok(())
     }
 
     /// As [`Connection::control`], for work that is written together with others'.
     ///
     /// # Errors
-    /// *506*: the controller has too much to do.
+    /// *506*: the broker ends.
     pub fn control_staged<T: Send + 'static>(
         &mut self,
         channel: &Channel,
@@ -381,7 +393,7 @@ impl Connection {
     ) -> Result<(), Failure> {
         let token = self.take_token();
         if !self.gateway.broker.control_staged(self.reply_to(token), self.job_owner_for_method(), staged) {
-            return Err(Failure::busy());
+            return self.control_later(method);
         }
         self.wait_for_channel(token, channel, method, then);
         Ok(())

@@ -632,6 +632,11 @@ impl Broker {
         self.controller.push(Job { to, of, task: Task::Work(work) })
     }
 
+    /// Are changes taken, as far as there is room? Otherwise the broker ends.
+    pub fn takes_changes(&self) -> bool {
+        !self.controller.is_closed()
+    }
+
     /// As [`Broker::control`], for work that is done in parts.
     pub fn control_in_turns(&self, to: ReplyTo, of: JobOwner, turns: Turns) -> bool {
         self.controller.push(Job { to, of, task: Task::Turns(turns) })

@@ -29,7 +29,7 @@ use crate::group_of::Spoken;
 use crate::handlers::{self, Outcome, Wait};
 use crate::pinned::Held;
 pub(crate) use context::{Context, PARTS_MAX};
-use many_items::{FREE_ITEMS, Given, Parked, has_many, is_many};
+use many_items::{FREE_ITEMS, Given, Parked, has_many, is_many, owned};
 use sasl::Sasl;
 
 pub(crate) use long::Turns;
@@ -340,7 +340,7 @@ impl Session {
             if about_login {
                 return self.authenticate(bytes, shard, now);
             }
-            let (header, mut reader) = RequestHeader::decode(bytes)?;
+            let (header, mut reader) = RequestHeader::decode(owned(bytes))?;
             self.serve(Request { header: &header, reader: &mut reader, length, given: None }, shard, now)
         });
         if outcome.is_err() {

@@ -269,7 +269,8 @@ impl Session {
                 self.park();
                 let publisher = &self.connection.publisher;
                 let calm = !publisher.holds() && waited.is_none_or(|waited| waited < AT_EASE_BELOW);
-                if calm && self.connection.waiting.is_none() {
+                // What was put aside comes in front of a method that is gone on with in turns.
+                if calm && self.connection.waiting.is_none() && !self.commits {
                     self.unblock();
                 }
             }

@@ -348,3 +348,30 @@ fn consumers_have_a_part_of_the_memory() {
     assert_eq!(node.gateway().consumer_bytes(), 0);
     node.stop();
 }
+
+/// Its connection stays: it has one such command at a time, which is tried again.
+#[test]
+fn a_command_for_which_the_controller_has_no_room_waits_for_some() {
+    const NAMES: [&str; 4] = ["q-0", "q-1", "q-2", "q-3"];
+    let mut node = Node::start();
+    let clients = NAMES.map(|_| node.open());
+    node.broker.set_control_bytes_max(4_000);
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let wait = move |_: &std::sync::Arc<broker::Broker>| {
+        let _ = held.recv();
+        Box::new(()) as Box<dyn std::any::Any + Send>
+    };
+    assert!(node.broker.control(broker::NOBODY, broker::JobOwner::BROKER, Box::new(wait)), "it has room");
+    for (client, name) in clients.iter().zip(NAMES) {
+        node.send(*client, 1, &queue::Declare { queue: short(name), durable: true, ..queue::Declare::default() });
+    }
+    assert!(clients.iter().all(|client| !node.has_answer(*client)));
+    assert!(node.broker.control_bytes() <= 4_000, "not all are in the line");
+    drop(release);
+    for (client, name) in clients.into_iter().zip(NAMES) {
+        let answer = node.next(client).method;
+        assert!(answer.contains("DeclareOk") && answer.contains(name), "{answer}");
+    }
+    node.wait_until("all is done", |node| node.broker.control_bytes() == 0);
+    node.stop();
+}

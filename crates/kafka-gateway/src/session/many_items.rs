@@ -18,10 +18,11 @@ pub(super) const FREE_ITEMS: usize = 1000;
 const ITEM_BYTES: usize = 512;
 /// And what the items of a request count for that needs no reservation, times the bytes of the request: so much they may take.
 const ITEMS_FACTOR: usize = 100;
-/// A small request shares its memory with others that were read at once.
-const SHARED_BYTES: usize = 64 << 10;
-/// Requests from this size on have memory of their own, which is counted where they are read.
+/// Requests from this size on have memory of their own, which is counted where they are read. Smaller ones share it with others that were read at once.
 const OWN_FROM_BYTES: usize = 32 << 10;
+/// APIs of which requests are frequent, and that keep nothing of them in the line for the controller: Produce, Fetch, OffsetCommit, Heartbeat, ApiVersions,
+/// ConsumerGroupHeartbeat, ShareFetch, ShareAcknowledge.
+const FREQUENT: [i16; 8] = [0, 1, 8, 12, 18, 68, 78, 79];
 /// A reservation is for others after so long, if they wait for it, where the request waits for what others do: a long poll, members of a group.
 const WANTED_AFTER: Duration = Duration::from_millis(250);
 
@@ -48,9 +49,19 @@ pub(super) struct Given {
 
 /// Bytes of memory that a request keeps as long as somebody works on it, beside what is counted where it is read: `reserved`, its items are.
 fn kept_bytes(length: usize, reserved: bool) -> usize {
-    let shared = if length < OWN_FROM_BYTES { SHARED_BYTES } else { 0 };
+    let own = if length < OWN_FROM_BYTES { length } else { 0 };
     let items = if reserved { 0 } else { (length * ITEMS_FACTOR).min(FREE_ITEMS * ITEM_BYTES) };
-    shared + items
+    own + items
+}
+
+/// A request with memory of its own: one that may wait for its turn is not to keep what was read together with it.
+pub(super) fn owned(request: Bytes) -> Bytes {
+    let api = request.first_chunk::<2>().map(|api| i16::from_be_bytes(*api));
+    if request.len() >= OWN_FROM_BYTES || api.is_none_or(|api| FREQUENT.contains(&api)) {
+        request
+    } else {
+        Bytes::copy_from_slice(&request)
+    }
 }
 
 impl Context<'_> {
