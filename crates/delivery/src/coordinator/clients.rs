@@ -38,7 +38,8 @@ impl Clients {
     /// A client speaks as a member of a group. Of very many groups those of which it spoke last are noted.
     /// `is_in`: it is a member of this one still.
     pub fn note(&mut self, group: &str, id: &str, host: &str, is_in: impl Fn(&str) -> bool) {
-        let noted = self.groups.entry(self.hasher.hash_one((id, host))).or_default();
+        let key = self.key(id, host);
+        let noted = self.groups.entry(key).or_default();
         if let Some(at) = noted.iter().position(|name| **name == *group) {
             noted[at..].rotate_left(1);
             return;
