@@ -391,8 +391,6 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::channel;
 
-    use std::sync::atomic::Ordering;
-
     use super::Burial;
     use crate::queues::testing::{Node, Plain, arguments, name, wait_for};
     use ::record::{BatchBuilder, BatchHeader};
@@ -455,7 +453,7 @@ mod tests {
         broker.send_letters(&jobs, &first);
         assert_eq!((jobs.shared.lock().claimed_dead(0, count), grave.log().end().0), (vec![], 0), "all of it waits");
         assert_eq!(jobs.shared.lock().dying(), later);
-        node.disks[0].full.store(false, Ordering::SeqCst);
+        node.disks[0].empty();
         wait_for("there is space", || !broker.journals()[0].is_disk_full());
         let mut dead = Vec::new();
         jobs.shared.lock().drop_available(later, count - 1, DeadReason::Expired, &rules, &mut dead);
@@ -542,7 +540,7 @@ mod tests {
                 !jobs.shared.lock().claimed_dead(0, 1).is_empty()
             });
         }
-        node.disks[1].full.store(false, Ordering::SeqCst);
+        node.disks[1].empty();
         wait_for("they arrive", || {
             broker.expire_subscription(&jobs.shared, &mut jobs.shared.lock(), &broker.rules_of(&jobs.shared));
             broker.bury_some(&jobs);
@@ -614,7 +612,7 @@ mod tests {
             });
             broker.bury_some(&jobs);
         }
-        node.disks[2].full.store(false, Ordering::SeqCst);
+        node.disks[2].empty();
         wait_for("they arrive", || {
             try_again(broker, &jobs);
             jobs.shared.lock().dying() == 0

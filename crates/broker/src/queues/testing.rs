@@ -20,10 +20,22 @@ use crate::{Broker, BrokerConfig, Settings};
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A disk on which no segment can be made while it is full.
+/// A disk on which one segment more can be made once it is full, as on a real one, where the last is kept for what gives space back.
 pub(crate) struct Disk {
     storage: RealStorage,
-    pub full: AtomicBool,
+    full: AtomicBool,
+    has_last: AtomicBool,
+}
+
+impl Disk {
+    pub fn fill(&self) {
+        self.has_last.store(true, Ordering::SeqCst);
+        self.full.store(true, Ordering::SeqCst);
+    }
+
+    pub fn empty(&self) {
+        self.full.store(false, Ordering::SeqCst);
+    }
 }
 
 impl Storage for Disk {
@@ -31,7 +43,8 @@ impl Storage for Disk {
         self.storage.list()
     }
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
-        if self.full.load(Ordering::SeqCst) && name.starts_with("segment") {
+        let is_refused = self.full.load(Ordering::SeqCst) && name.starts_with("segment");
+        if is_refused && !self.has_last.swap(false, Ordering::SeqCst) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.storage.create(name, size)
@@ -49,7 +62,7 @@ impl Storage for Disk {
         self.storage.sync_folder()
     }
     fn free_bytes(&self) -> io::Result<u64> {
-        self.storage.free_bytes()
+        if self.full.load(Ordering::SeqCst) { Ok(0) } else { self.storage.free_bytes() }
     }
 }
 
@@ -124,6 +137,7 @@ impl Node {
             let disk = Arc::new(Disk {
                 storage: RealStorage::open(&own, IoMode::Buffered).expect("a folder"),
                 full: AtomicBool::new(false),
+                has_last: AtomicBool::new(false),
             });
             let config = JournalConfig {
                 number: number as u16,
@@ -197,7 +211,7 @@ impl Node {
     /// room for, or so many; how many.
     pub fn fill_for_clients(&self, log: &Arc<Log>, steps: Option<usize>) -> usize {
         let journal = self.broker.journal_number(log.id());
-        self.disks[journal].full.store(true, Ordering::SeqCst);
+        self.disks[journal].fill();
         let refused = (0..10_000).find_map(|_| self.append(log, &[b'x'; 50_000], &[]).err());
         assert_eq!(refused, Some(AppendError::DiskFull));
         let step =
@@ -208,7 +222,7 @@ impl Node {
     /// Fills the disk of a log's journal, and what is kept for data that takes the place of other data.
     pub fn fill(&self, log: &Arc<Log>) {
         let journal = self.broker.journal_number(log.id());
-        self.disks[journal].full.store(true, Ordering::SeqCst);
+        self.disks[journal].fill();
         // The small ones take what is left beside the large ones.
         for bytes in [100_000, 1] {
             let refused = (0..10_000).find_map(|_| self.append(log, &vec![b'x'; bytes], &[]).err());

@@ -1,7 +1,6 @@
 //! What is delayed leaves once, whichever journal refuses.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use delivery::RecordState;
 use routing::{Arguments, Declaration};
@@ -88,7 +87,7 @@ fn copies_in_another_journal_are_not_written_again_when_that_of_the_exchange_ref
     }
     let state = delays.queue().shared.lock().state(0);
     assert_eq!(state, RecordState::Available, "that it has left is not durable");
-    node.disks[home].full.store(false, Ordering::SeqCst);
+    node.disks[home].empty();
     wait_for("there is space again", || {
         store.step(&node.broker, &node.broker.delays.clock);
         delays.count() == 0
@@ -169,7 +168,7 @@ fn on_a_full_disk_what_is_due_leaves() {
         store.step(&node.broker, clock);
         left() > 0
     });
-    node.disks[0].full.store(false, Ordering::SeqCst);
+    node.disks[0].empty();
     wait_for("all have left", || {
         store.step(&node.broker, clock);
         delays.count() == 0
