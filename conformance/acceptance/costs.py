@@ -30,8 +30,13 @@ def cost(report):
     measured = [one for one in survey.outcomes if one.samples and not one.samples[-1].fault and one.samples[-1].cpu > LEAST]
     dear = [one for one in measured if 1e9 * one.samples[-1].cpu / max(1, one.samples[-1].sent + one.samples[-1].answered) - echo > NANOSECONDS_A_BYTE]
     report.judge(f"rows above {NANOSECONDS_A_BYTE} ns a byte beyond an echo, which takes {echo:.1f}", len(dear), "reported", None)
+    waits = [(sample.waits, one.name, sample.entries) for one in survey.outcomes for sample in one.samples]
     for who in ("same thread", "another thread", "group", "queue", "http"):
-        longest = max((sample.waits.get(who, 0.0) for one in survey.outcomes for sample in one.samples), default=0.0)
+        longest = max((waited.get(who, 0.0) for waited, _, _ in waits), default=0.0)
         report.judge(f"longest wait of {who}", 1000 * longest, f"{1000 * LONGEST_WAIT:.0f} ms", longest <= LONGEST_WAIT, " ms")
+    longest = max((waited.get("nobody", 0.0) for waited, _, _ in waits), default=0.0)
+    report.judge("longest wait of a program that asks no broker, for 2 ms", 1000 * longest, "reported", None, " ms")
+    for waited, name, entries in sorted(waits, key=lambda row: -max(row[0].values(), default=0.0))[:20]:
+        report.note(longest_waits=f"{name}, {entries:,} entries", **{who: round(1000 * wait) for who, wait in waited.items()})
     for line in [*table(survey.outcomes)][:200]:
         report.raw.append(line)

@@ -33,6 +33,8 @@ def moments(report):
     all that was committed before the backup began is in it."""
     command = [sys.executable, str(HERE.parent / "operations/moments.py"), str(ROOT / "target/release/mainstem"), str(report.amount(RESTORES))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
-    said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines() or ["it says nothing"]
+    # librdkafka complains of what it lost at the end, behind what the program says.
+    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
+    said = [line for line in lines if not line.startswith("%")] or ["it says nothing"]
     report.note(said=said[-1])
     report.judge("each backup is one moment", said[-1], "so", done.returncode == 0)

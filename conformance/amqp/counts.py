@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import pika
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from driver.broker import Broker
 
 PATIENCE = 30
@@ -210,6 +210,37 @@ def deleted(case):
     assert case.count("deleted") == 0
 
 
+def produced(case, topic, *bodies):
+    """What becomes of records that a Kafka producer sends, one after the other: `None`, or the name of the error."""
+    producer, outcomes = Producer({"bootstrap.servers": case.broker.bootstrap, "retries": 0}), []
+    for body in bodies:
+        producer.produce(topic, body, on_delivery=lambda error, _: outcomes.append(error and error.name()))
+        producer.flush(PATIENCE)
+    return outcomes
+
+
+def retained(case):
+    """What retention deletes is gone from a queue: it has room again, for every protocol, and its consumer has its credit."""
+    admin = AdminClient({"bootstrap.servers": case.broker.bootstrap})
+    for made in admin.create_topics([NewTopic("retained", 1, 1, config={"retention.ms": "1000"}), NewTopic("bulk", 1, 1)]).values():
+        made.result(PATIENCE)
+    case.declare("retained", x_max_length=4, x_overflow="reject-publish")
+    assert case.publish("retained", "1", "2", "3", "4", "5") == [True] * 4 + [False]
+    assert produced(case, "retained", "6") == ["POLICY_VIOLATION"]
+    got = []
+    case.channel.basic_qos(prefetch_count=4)
+    case.channel.basic_consume("retained", lambda _channel, _method, _properties, body: got.append(body.decode()))
+    comes("what a consumer may have", ["1", "2", "3", "4"], lambda: case.connection.process_data_events(0.05) or got)
+    # The segment is sealed, and is old enough.
+    assert produced(case, "bulk", *["x" * 200_000] * 12) == [None] * 12
+    admin_says = lambda: list(admin.list_offsets({TopicPartition("retained", 0): OffsetSpec.earliest()}).values())[0].result(PATIENCE).offset
+    comes("the start of the topic", 4, admin_says)
+    assert produced(case, "retained", "7") == [None], "there is room"
+    assert case.publish("retained", "8") == [True], "there is room"
+    comes("what came then", ["1", "2", "3", "4", "7", "8"], lambda: case.connection.process_data_events(0.05) or got)
+    assert case.count("retained") == 0
+
+
 def segment_bytes(broker):
     total = 0
     for file in Path(broker.folder).rglob("segment-*"):
@@ -277,8 +308,9 @@ def behind_one_that_is_kept(case):
 
 
 SMALL_SEGMENT = 1 << 20
-CASES = [classic, quorum, refusing, stream, compacted_before, compacted_after, deleted, behind_one_that_is_kept]
-SETTINGS = {behind_one_that_is_kept: {"mainstem.segment.bytes": SMALL_SEGMENT, "log.retention.check.interval.ms": 300}}
+SMALL = {"mainstem.segment.bytes": SMALL_SEGMENT, "log.retention.check.interval.ms": 300}
+CASES = [classic, quorum, refusing, stream, compacted_before, compacted_after, deleted, retained, behind_one_that_is_kept]
+SETTINGS = {retained: SMALL, behind_one_that_is_kept: SMALL}
 
 
 def main():

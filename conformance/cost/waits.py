@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Others who use the broker while a row is measured, in a process of their own: how long each has waited at the most. `waits.py KAFKA AMQP ADMIN USER
-PASSWORD`; on `begin` it forgets, on `end` it prints the longest waits in seconds, by who waited, also of what is still under way."""
+PASSWORD`; on `begin` it forgets, on `end` it prints the longest waits in seconds, by who waited, also of what is still under way. `nobody` asks no
+broker: what it waits is what this machine and this program add to the others' waits."""
 
 import json
 import subprocess
@@ -75,7 +76,7 @@ def main():
         return lambda: link.json("GET", "/v1/vhosts")
 
     waiters = [Waiter(f"connection {number}", version) for number in range(LINKS)]
-    waiters += [Waiter("group", group), Waiter("queue", queue), Waiter("http", web)]
+    waiters += [Waiter("group", group), Waiter("queue", queue), Waiter("http", web), Waiter("nobody", lambda: lambda: time.sleep(PAUSE))]
     for line in sys.stdin:
         if line.strip() == "begin":
             for one in waiters:

@@ -18,6 +18,7 @@ def run(results, binary, moments):
                  lambda: program("moments.py", binary, moments, limit=60 + 30 * moments))
     results.step("a damaged folder is verified, salvaged and repaired, and moves to another file system",
                  lambda: program("damage.py", binary))
+    results.step("an archive object that is gone is named, all else is read, and so is it once it is put back", lambda: program("missing_object.py", binary))
     results.step("a journal whose disk fails is named and refuses, the others go on; nothing that was acknowledged is lost, also when it moves",
                  lambda: program("failed_disk.py", binary))
     results.step("settings that are read again are in force, and a wrong file is refused with its line", lambda: program("reload.py", binary))

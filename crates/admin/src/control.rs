@@ -1,5 +1,6 @@
 //! Has the broker's controller do something, and waits for what comes of it.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -59,16 +60,23 @@ pub fn control<T: Send + 'static>(
     of: JobOwner,
     work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static,
 ) -> Option<T> {
+    let mut work = Some(work);
+    control_in_turns(broker, of, move |broker| work.take().map(|work| work(broker)))
+}
+
+/// The same for work that is done in parts, of which the last one has an outcome.
+pub fn control_in_turns<T: Send + 'static>(
+    broker: &Arc<Broker>,
+    of: JobOwner,
+    mut part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,
+) -> Option<T> {
     let (send, receive) = mpsc::sync_channel(1);
-    let queued = broker.control(
-        NOBODY,
-        of,
-        Box::new(move |broker| {
-            // Who has given up waiting hears nothing.
-            let _ = send.send(work(broker));
-            Box::new(())
-        }),
-    );
+    let turns = move |broker: &Arc<Broker>| {
+        // Who has given up waiting hears nothing.
+        let _ = send.send(part(broker)?);
+        Some(Box::new(()) as Box<dyn Any + Send>)
+    };
+    let queued = broker.control_in_turns(NOBODY, of, Box::new(turns));
     if queued { receive.recv_timeout(CONTROL_MAX).ok() } else { None }
 }
 

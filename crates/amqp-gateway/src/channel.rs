@@ -97,8 +97,9 @@ impl Channel {
         let content = self.content.take().map_or(0, |content| content.kept());
         let Mode::Transaction(transaction) = &mut self.mode else { return content };
         let transaction = std::mem::take(transaction);
-        if !transaction.outcomes.is_empty() {
-            self.unacked.restore(transaction.outcomes.iter().map(|one| (one.tag, one.consumer, one.offset)));
+        let mut unsaid = transaction.unsaid().peekable();
+        if unsaid.peek().is_some() {
+            self.unacked.restore(unsaid.map(|one| (one.tag, one.consumer, one.offset)));
         }
         content + transaction.memory()
     }

@@ -1,9 +1,10 @@
 //! What a channel in transaction mode has been told and not yet been told to carry out.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use amqp_wire::EncodedProperties;
-use broker::{MessageTraits, Outcome};
+use broker::{MessageTraits, Outcome, Queue};
 use bytes::Bytes;
 use delivery::ConsumerId;
 use smallvec::{SmallVec, smallvec};
@@ -101,6 +102,9 @@ pub(crate) struct HeldOutcome {
 pub(crate) struct Commit {
     /// Those that were not routed yet.
     messages: std::vec::IntoIter<Held>,
+    /// What is still to be said of deliveries, and of those of which queues it was said.
+    outcomes: std::vec::IntoIter<HeldOutcome>,
+    pub queues: Vec<Arc<Queue>>,
     /// Messages of the connection that were not kept before it.
     pub lost_before: u64,
     /// There were messages.
@@ -111,7 +115,7 @@ pub(crate) struct Commit {
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     pub messages: Vec<Held>,
-    pub outcomes: Vec<HeldOutcome>,
+    outcomes: Vec<HeldOutcome>,
     /// A queue has refused something of a commit that is under way.
     pub refused: bool,
     commit: Option<Commit>,
@@ -137,6 +141,8 @@ impl Transaction {
         let publishes = !self.messages.is_empty();
         self.commit.get_or_insert_with(|| Commit {
             messages: std::mem::take(&mut self.messages).into_iter(),
+            outcomes: std::mem::take(&mut self.outcomes).into_iter(),
+            queues: Vec::new(),
             lost_before,
             publishes,
         });
@@ -155,11 +161,22 @@ impl Transaction {
         Some((held, bytes))
     }
 
-    /// All messages were routed: what is said of deliveries. Another transaction begins.
-    pub fn end(&mut self) -> (Vec<HeldOutcome>, Option<Commit>) {
+    /// The next one of what is said of deliveries, once all messages were routed, and where the queue is noted.
+    pub fn next_outcome(&mut self) -> Option<(HeldOutcome, &mut Vec<Arc<Queue>>)> {
+        let commit = self.commit.as_mut()?;
+        commit.outcomes.next().map(|outcome| (outcome, &mut commit.queues))
+    }
+
+    /// All messages were routed, and all was said. Another transaction begins.
+    pub fn end(&mut self) -> Option<Commit> {
         let ended = std::mem::take(self);
         self.refused = ended.refused;
-        (ended.outcomes, ended.commit)
+        ended.commit
+    }
+
+    /// What was held of deliveries and not said.
+    pub fn unsaid(&self) -> impl Iterator<Item = &HeldOutcome> {
+        self.commit.iter().flat_map(|commit| commit.outcomes.as_slice()).chain(&self.outcomes)
     }
 
     /// Holds an outcome.
@@ -188,7 +205,8 @@ impl Transaction {
 
     /// Bytes of memory that it takes.
     pub fn memory(&self) -> usize {
-        self.bytes + self.outcomes.len() * OUTCOME_BYTES
+        let committed = self.commit.as_ref().map_or(0, |commit| commit.outcomes.len());
+        self.bytes + (committed + self.outcomes.len()) * OUTCOME_BYTES
     }
 
     fn check(&self) -> Result<(), Failure> {

@@ -111,7 +111,7 @@ pub use security::{
     SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential, ScramCredentials, ScramError,
     ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError, Setter, Subject,
     TOKEN_KEYS_MAX, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens, TopicPermission, TopicPermissions, User,
-    UserLimits, UserWish, VhostWish, Via, WILDCARD, place_of,
+    UserLimits, UserWish, VhostDeletion, VhostWish, Via, WILDCARD, place_of,
 };
 pub use settings::{
     BROKER, Class, Kind, RETENTION, Setting, SettingError, Settings, TOPIC, distance, find, nearest, retention_in_ms,

@@ -28,8 +28,11 @@ pub fn inspect(path: &Path, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
+fn invalid(error: SegmentError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
 fn segment(path: &Path, bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
-    let invalid = |error: SegmentError| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let file = RealStorage::read_only(folder).open(&name)?;
@@ -51,29 +54,26 @@ fn segment(path: &Path, bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     }
     let cache = Arc::new(IndexCache::new(1 << 20));
     match SealedIndex::open(file, header.journal, header.sequence, cache) {
-        Ok(index) => sealed(&index, out).map_err(invalid)?,
+        Ok(index) => sealed(&index, out)?,
         Err(error) => writeln!(out, "            not sealed: {error}")?,
     }
     Ok(())
 }
 
 /// The index behind the chunks or bodies: a line for each log.
-fn sealed(index: &SealedIndex, out: &mut dyn Write) -> Result<(), SegmentError> {
-    let failed = |source| SegmentError::Io { file: "output".to_owned(), source };
+fn sealed(index: &SealedIndex, out: &mut dyn Write) -> io::Result<()> {
     let info = index.info();
     writeln!(
         out,
         "            sealed, last chunk {} term {} crc {:#010x}",
         info.last_index, info.last_term, info.last_crc
-    )
-    .map_err(failed)?;
-    for row in index.rows()? {
+    )?;
+    for row in index.rows().map_err(invalid)? {
         writeln!(
             out,
             "            {} offsets {}..{}, {} runs, {} bytes",
             row.log, row.base, row.next, row.entries, row.bytes
-        )
-        .map_err(failed)?;
+        )?;
     }
     Ok(())
 }

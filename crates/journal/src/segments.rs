@@ -63,7 +63,7 @@ pub struct SegmentHeader {
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
     /// Reading failed.
-    #[error("{file}: {source}")]
+    #[error("{file} cannot be read: {source}")]
     Io {
         /// Which file.
         file: String,

@@ -371,12 +371,14 @@ fn take_lock(path: &Path) -> anyhow::Result<File> {
 /// Writes a small file beside itself, flushes it and puts it in its place.
 pub fn write_durably(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     let (fresh, target) = (folder.join(format!("{name}.new")), folder.join(name));
-    let mut file = File::create(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&fresh, &target)?;
-    File::open(folder)?.sync_all()?;
-    Ok(())
+    let write = || {
+        let mut file = File::create(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&fresh, &target)?;
+        File::open(folder)?.sync_all()
+    };
+    write().with_context(|| format!("write {}", target.display()))
 }
 
 #[cfg(test)]

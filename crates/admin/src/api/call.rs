@@ -120,7 +120,27 @@ impl Call<'_> {
         crate::control::control(self.broker(), self.caller.who.job_owner(), judged).ok_or_else(Answer::busy)?
     }
 
-    /// The same for what takes rights as well: `judge` says in the same turn, of what is there and of the rights that he has then, whether he may.
+    /// The same for work in parts. Whether he may is asked before the first of them: what has begun comes to its end.
+    ///
+    /// # Errors
+    /// 403, 503.
+    pub fn control_in_turns<T: Send + 'static>(
+        &self,
+        mut part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (who, access, of) = (self.caller.who.clone(), self.access, self.caller.who.job_owner());
+        let mut has_begun = false;
+        let parts = move |broker: &Arc<Broker>| {
+            if !has_begun && let Err(refusal) = check_access(&who.now(), access) {
+                return Some(Err(refusal));
+            }
+            has_begun = true;
+            part(broker).map(Ok)
+        };
+        crate::control::control_in_turns(self.broker(), of, parts).ok_or_else(Answer::busy)?
+    }
+
+    /// The same as [`Call::control`] for what takes rights as well: `judge` says in the same turn, of what is there and of the rights that he has then, whether he may.
     ///
     /// # Errors
     /// 403, 503.

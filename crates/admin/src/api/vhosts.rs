@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Permissions, SecurityError, Vhost, VhostWish};
+use broker::{Permissions, SecurityError, Vhost, VhostDeletion, VhostWish};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -116,7 +116,7 @@ fn put(call: &Call<'_>) -> Outcome {
 }
 
 fn delete(call: &Call<'_>) -> Outcome {
-    let name = call.vhost()?.name().to_owned();
-    call.control(move |broker| broker.delete_vhost(&name))?.map_err(|error| refused("vhost", error))?;
+    let mut deletion = VhostDeletion::of(call.vhost()?.name());
+    call.control_in_turns(move |broker| deletion.go_on(broker))?.map_err(|error| refused("vhost", error))?;
     Ok(Answer::done())
 }

@@ -109,6 +109,27 @@ impl Call<'_> {
             who.now().check(access, vhost.as_deref()).map(|()| work(broker))
         })?
     }
+
+    /// The same for work in parts. Whether he may is asked before the first of them: what has begun comes to its end.
+    ///
+    /// # Errors
+    /// 401, 404, 503.
+    pub fn control_in_turns<T: Send + 'static>(
+        &self,
+        mut part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (who, access, of) = (self.who.clone(), self.access, self.who.job_owner());
+        let vhost = self.filled.iter().find(|(name, _)| *name == "vhost").map(|(_, value)| (*value).to_owned());
+        let mut has_begun = false;
+        let parts = move |broker: &Arc<Broker>| {
+            if !has_begun && let Err(refusal) = who.now().check(access, vhost.as_deref()) {
+                return Some(Err(refusal));
+            }
+            has_begun = true;
+            part(broker).map(Ok)
+        };
+        crate::control::control_in_turns(self.broker(), of, parts).ok_or_else(Answer::busy)?
+    }
 }
 
 /// Waits until queues and exchanges follow what was changed of policies.

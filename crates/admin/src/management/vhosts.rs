@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{Permissions, SecurityError, Vhost, VhostMetadata, VhostWish};
+use broker::{Permissions, SecurityError, Vhost, VhostDeletion, VhostMetadata, VhostWish};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -113,8 +113,8 @@ fn put(call: &Call<'_>) -> Outcome {
 }
 
 fn delete(call: &Call<'_>) -> Outcome {
-    let name = call.path("vhost").to_owned();
-    match call.control(move |broker| broker.delete_vhost(&name))? {
+    let mut deletion = VhostDeletion::of(call.path("vhost"));
+    match call.control_in_turns(move |broker| deletion.go_on(broker))? {
         Ok(true) => Ok(Answer::done()),
         Ok(false) => Err(Answer::not_found()),
         Err(error @ SecurityError::DefaultVhost) => Err(Answer::precondition(error.to_string())),

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use amqp_wire::{MethodId, ReplyCode, tx};
-use broker::{Acknowledged, Acknowledgement, ChannelMode, Queue};
+use broker::{Acknowledged, Acknowledgement, ChannelMode};
 use routing::STEPS_MAX;
 
+use super::acknowledge::SETTLED_AT_ONCE;
 use super::publish::{Table, route};
 use crate::channel::{Channel, Mode};
 use crate::connection::{Connection, Waiting};
 use crate::error::Failure;
-use crate::transaction::{Commit, OUTCOME_BYTES, Transaction};
+use crate::transaction::{OUTCOME_BYTES, Transaction};
 
 /// A message of a commit stands for so many steps, beside those of its routing and one for each of its queues.
 const MESSAGE_STEPS: usize = 16;
@@ -38,16 +39,17 @@ fn transaction(channel: &mut Channel) -> Result<&mut Transaction, Failure> {
     }
 }
 
-/// Routes messages, for one turn; the caller calls again when the connection pauses.
+/// Routes messages, and says what was said of deliveries, for one turn; the caller calls again when the connection pauses.
 pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
     transaction(channel)?.commit(connection.publisher.lost());
-    if !route_on(connection, channel, STEPS_MAX)? {
+    if !route_on(connection, channel, STEPS_MAX)? || !settle_on(connection, channel, SETTLED_AT_ONCE)? {
         connection.pauses = true;
         return Ok(());
     }
-    let (queues, commit) = settle(connection, channel)?;
-    let (lost_before, publishes) =
-        commit.map_or((connection.publisher.lost(), false), |commit| (commit.lost_before, commit.publishes));
+    let (lost_before, publishes, queues) =
+        transaction(channel)?.end().map_or((connection.publisher.lost(), false, Vec::new()), |commit| {
+            (commit.lost_before, commit.publishes, commit.queues)
+        });
     connection.flush();
     let token = connection.take_token();
     let asker = Acknowledgement::new(connection.reply_to(token));
@@ -71,7 +73,7 @@ pub(crate) fn finish(connection: &mut Connection, channel: &mut Channel) {
         return;
     }
     if matches!(route_on(connection, channel, LAST_STEPS_MAX), Ok(true)) {
-        let _ = settle(connection, channel);
+        let _ = settle_on(connection, channel, usize::MAX);
     }
 }
 
@@ -100,12 +102,12 @@ fn route_on(connection: &mut Connection, channel: &mut Channel, steps_max: usize
     Ok(true)
 }
 
-/// All messages were routed: what was said of deliveries holds now. The queues of which it was said, and the commit.
-fn settle(connection: &mut Connection, channel: &mut Channel) -> Result<(Vec<Arc<Queue>>, Option<Commit>), Failure> {
-    let (outcomes, commit) = transaction(channel)?.end();
-    connection.unfinished.sub(outcomes.len() * OUTCOME_BYTES);
-    let mut queues: Vec<Arc<Queue>> = Vec::new();
-    for one in &outcomes {
+/// All messages were routed: what was said of deliveries holds now, so many of them at once. False: there are more.
+fn settle_on(connection: &mut Connection, channel: &mut Channel, most: usize) -> Result<bool, Failure> {
+    let transaction = transaction(channel)?;
+    for _ in 0..most {
+        let Some((one, queues)) = transaction.next_outcome() else { return Ok(true) };
+        connection.unfinished.sub(OUTCOME_BYTES);
         if let Some(consumer) = connection.consumers.get(&one.consumer)
             && !queues.iter().any(|queue| queue.id() == consumer.queue.id())
         {
@@ -113,7 +115,7 @@ fn settle(connection: &mut Connection, channel: &mut Channel) -> Result<(Vec<Arc
         }
         connection.settle(one.consumer, one.offset, one.outcome);
     }
-    Ok((queues, commit))
+    Ok(false)
 }
 
 const COMMIT: MethodId = tx::Commit::ID;
@@ -146,7 +148,7 @@ pub(crate) fn finish_commit(
 pub(crate) fn rollback(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
     let transaction = std::mem::take(transaction(channel)?);
     connection.unfinished.sub(transaction.memory());
-    channel.unacked.restore(transaction.outcomes.iter().map(|one| (one.tag, one.consumer, one.offset)));
+    channel.unacked.restore(transaction.unsaid().map(|one| (one.tag, one.consumer, one.offset)));
     connection.out.method(channel.number, &tx::RollbackOk {});
     Ok(())
 }

@@ -372,3 +372,58 @@ fn when_a_journal_has_stopped_what_is_unconfirmed_is_refused_and_publishers_are_
     assert_eq!((node.poll(consumer), node.ended(consumer)), (None, None), "consumers go on");
     node.stop();
 }
+
+/// What goes by itself with its connection, and what somebody deletes, stays on the disk when that takes nothing: the next start has it, or ends it, and is none that is refused.
+#[test]
+fn a_node_starts_again_after_queues_were_to_be_deleted_while_a_write_had_failed() {
+    let (mut node, faults) = start();
+    let (client, owner, plain) = (node.open(), node.open(), node.open());
+    let declare = |name, auto_delete, exclusive| queue::Declare {
+        queue: short(name),
+        durable: true,
+        auto_delete,
+        exclusive,
+        ..queue::Declare::default()
+    };
+    for declare in [
+        declare("kept", false, false),
+        declare("asked", false, false),
+        declare("goes", true, false),
+        declare("own", false, true),
+    ] {
+        assert!(node.ask(owner, 1, &declare).starts_with("Queue(DeclareOk("));
+    }
+    node.consume(owner, "goes", "c", false);
+    node.select_confirms(owner);
+    // In sealed segments, and in the open one.
+    for number in 1..=40 {
+        for name in ["kept", "asked", "goes", "own"] {
+            node.publish(owner, "", name, &[number; 40_000]);
+        }
+    }
+    let mut confirmed = 0;
+    while confirmed < 160 {
+        let method = after(&mut node, owner);
+        let tag = |method: &str| method.split("delivery_tag: ").nth(1)?.split(',').next()?.parse().ok();
+        if method.starts_with("Basic(Ack(") {
+            confirmed = tag(&method).expect("a tag");
+        }
+    }
+    faults.writes.store(true, Ordering::SeqCst);
+    node.publish(plain, "", "kept", b"fails");
+    assert_eq!(node.connection_error(plain).0, 541);
+    node.send(client, 1, &queue::Delete { queue: short("asked"), ..queue::Delete::default() });
+    assert_ne!(node.connection_error(client).0, 0, "it is not deleted");
+    node.close(owner);
+    for _ in 0..2 {
+        node = node.restart();
+        assert_eq!((node.ready(b"kept", 40), node.ready(b"asked", 40)), (40, 40));
+        let vhost = node.vhost();
+        node.wait_until("the exclusive one has gone with its connection", |_| vhost.queue(b"own").is_none());
+    }
+    let client = node.open();
+    for number in 1..=40 {
+        assert_eq!(node.get(client, "kept", true).body, [number; 40_000]);
+    }
+    node.stop();
+}

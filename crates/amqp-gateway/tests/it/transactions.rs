@@ -254,3 +254,68 @@ fn a_commit_that_a_quota_holds_back_is_kept_whole_whatever_ends_its_channel() {
         node.stop();
     }
 }
+
+/// A channel in transaction mode that has so many messages of queue `q`.
+fn begin_with_deliveries(node: &mut Node, client: usize, count: u64) {
+    node.declare(client, "q");
+    (0..count).for_each(|_| node.publish(client, "", "q", b"x"));
+    assert_eq!(node.ask(client, 1, &tx::Select {}), "Tx(SelectOk(SelectOk))");
+    node.consume(client, "q", "c", false);
+    for _ in 0..count {
+        assert!(node.next(client).method.contains("Deliver"));
+    }
+}
+
+fn counts(node: &Node) -> (u64, u64) {
+    let counts = node.broker.counts(&node.subscription("q").0);
+    (counts.ready, counts.unacknowledged)
+}
+
+#[test]
+fn what_a_transaction_says_of_many_deliveries_is_held_and_carried_out_in_several_turns() {
+    const COUNT: u64 = 12_000;
+    let mut node = Node::start();
+    let (client, held) = (node.open(), |node: &Node| node.gateway().unfinished_bytes());
+    begin_with_deliveries(&mut node, client, COUNT);
+    let all = |requeue| basic::Nack { delivery_tag: 0, multiple: true, requeue };
+    let said = |method: &basic::Nack| {
+        let mut bytes = BytesMut::new();
+        write_method(&mut bytes, 1, method);
+        bytes
+    };
+    // A client that takes it back has them as before.
+    assert_eq!(node.turns_of(client, &said(&all(true))), 3, "5,000 a turn");
+    assert!(held(&node) as u64 >= 16 * COUNT);
+    assert_eq!(node.ask(client, 1, &tx::Rollback {}), "Tx(RollbackOk(RollbackOk))");
+    assert_eq!((held(&node), counts(&node)), (0, (0, COUNT)));
+    node.turns_of(client, &said(&all(false)));
+    let mut commit = BytesMut::new();
+    write_method(&mut commit, 1, &tx::Commit {});
+    assert!(node.turns_of(client, &commit) >= 3, "5,000 a turn");
+    assert_eq!(node.next(client).method, "Tx(CommitOk(CommitOk))");
+    assert_eq!((held(&node), counts(&node)), (0, (0, 0)));
+    node.stop();
+}
+
+#[test]
+fn a_channel_that_ends_between_the_turns_of_a_commit_has_said_all_of_it() {
+    const COUNT: u64 = 12_000;
+    for commits in [true, false] {
+        let mut node = Node::start();
+        let client = node.open();
+        begin_with_deliveries(&mut node, client, COUNT);
+        let mut more = BytesMut::new();
+        write_method(&mut more, 1, &basic::Ack { delivery_tag: COUNT, multiple: true });
+        if commits {
+            node.turns_of(client, &more);
+            more.clear();
+            write_method(&mut more, 1, &tx::Commit {});
+        }
+        node.hand(client, &more);
+        assert!(node.has_turn(client), "it takes several turns");
+        node.session(client).close();
+        let left = if commits { 0 } else { COUNT };
+        node.wait_until("all are as they were, or gone", |node| counts(node) == (left, 0));
+        node.stop();
+    }
+}

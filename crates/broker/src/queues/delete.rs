@@ -4,8 +4,10 @@
 //! would, because it goes with its connection or its last consumer or nobody has used it, the thread `queues` does.
 
 use std::any::Any;
+use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::vec::IntoIter;
 
 use delivery::QueueKind;
 use journal::{AppendError, AppendItem, AppendResults};
@@ -33,6 +35,51 @@ pub(crate) struct Deletion {
     pub items: Vec<AppendItem>,
     /// How many messages were ready.
     ready: u64,
+}
+
+/// Queues that are to be deleted, many of them with one write each time.
+pub(super) struct ManyDeletions {
+    queues: Peekable<IntoIter<Arc<Queue>>>,
+    /// It was looked at, and is deleted alone.
+    alone: Option<Arc<Queue>>,
+}
+
+impl ManyDeletions {
+    pub fn of(queues: Vec<Arc<Queue>>) -> Self {
+        Self { queues: queues.into_iter().peekable(), alone: None }
+    }
+
+    /// Deletes those that are written together. On the controller's thread. False: none are left.
+    ///
+    /// # Errors
+    /// `Append`.
+    pub fn delete_some(&mut self, broker: &Arc<Broker>) -> Result<bool, QueueError> {
+        let (mut items, mut begun) = (Vec::new(), Vec::new());
+        while begun.len() < TOGETHER_MAX
+            && let Some(queue) = self.alone.take().or_else(|| self.queues.next())
+        {
+            let alone = queue.may_take_exchanges(broker);
+            if alone && !items.is_empty() {
+                self.alone = Some(queue);
+                break;
+            }
+            let Some(mut deletion) = broker.begin_deletion(&queue, false, false)? else { continue };
+            let item = (!deletion.items.is_empty()).then_some(items.len());
+            items.append(&mut deletion.items);
+            begun.push((deletion, item));
+            if alone {
+                break;
+            }
+        }
+        let results = if items.is_empty() { AppendResults::new() } else { broker.commit_all(0, items) };
+        let (mut outcome, mut leftovers) = (Ok(()), Leftovers::default());
+        for (deletion, item) in begun {
+            let written = item.map_or(Ok(()), |item| durable(results.get(item)));
+            outcome = outcome.and(broker.end_deletion(deletion, written, &mut leftovers).map(drop));
+        }
+        broker.forget(leftovers);
+        outcome.map(|()| self.alone.is_some() || self.queues.peek().is_some())
+    }
 }
 
 impl Queue {
@@ -117,45 +164,6 @@ impl Broker {
             Box::new(()) as Box<dyn Any + Send>
         };
         self.control(NOBODY, crate::jobs::JobOwner::BROKER, Box::new(work))
-    }
-
-    /// Deletes queues, many of them with one write. On the controller's thread. False: the broker ends, and some are left.
-    ///
-    /// # Errors
-    /// `Append`.
-    pub(super) fn delete_queues(self: &Arc<Self>, queues: Vec<Arc<Queue>>) -> Result<bool, QueueError> {
-        let (mut queues, mut left) = (queues.into_iter().peekable(), None);
-        while left.is_some() || queues.peek().is_some() {
-            if self.controller.is_closed() {
-                return Ok(false);
-            }
-            let (mut items, mut begun) = (Vec::new(), Vec::new());
-            while items.len() < TOGETHER_MAX
-                && let Some(queue) = left.take().or_else(|| queues.next())
-            {
-                let alone = queue.may_take_exchanges(self);
-                if alone && !items.is_empty() {
-                    left = Some(queue);
-                    break;
-                }
-                let Some(mut deletion) = self.begin_deletion(&queue, false, false)? else { continue };
-                let item = (!deletion.items.is_empty()).then_some(items.len());
-                items.append(&mut deletion.items);
-                begun.push((deletion, item));
-                if alone {
-                    break;
-                }
-            }
-            let results = if items.is_empty() { AppendResults::new() } else { self.commit_all(0, items) };
-            let (mut outcome, mut leftovers) = (Ok(()), Leftovers::default());
-            for (deletion, item) in begun {
-                let written = item.map_or(Ok(()), |item| durable(results.get(item)));
-                outcome = outcome.and(self.end_deletion(deletion, written, &mut leftovers).map(drop));
-            }
-            self.forget(leftovers);
-            outcome?;
-        }
-        Ok(true)
     }
 
     /// The deletion of the queue that has a name when its turn comes, if who asks may, for the controller, which writes those that wait together. The

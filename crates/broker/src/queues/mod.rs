@@ -94,8 +94,8 @@ pub use stream::{StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub(crate) use ticker::Ticker;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 use unsettled_memory::UnsettledMemory;
-pub(crate) use vhosts::is_queue_type;
 pub use vhosts::{VhostDeleted, VhostMetadata};
+pub(crate) use vhosts::{VhostEmptying, is_queue_type};
 use window_memory::WindowMemory;
 
 /// The virtual host that is always there.

@@ -8,6 +8,7 @@ use journal::AppendError;
 use routing::{Argument, Arguments, OwnedValue};
 
 use super::admin::{ExchangeError, QueueDeclaration, QueueError};
+use super::delete::ManyDeletions;
 use super::parameters::{parameter_key, policy_key};
 use super::{PolicyScope, QueueArguments, Vhost, Vhosts};
 use crate::Broker;
@@ -111,27 +112,39 @@ impl Vhosts {
     }
 }
 
-impl Broker {
-    /// Deletes all that is in a virtual host for which nothing is taken any more. On the controller's thread. False: the broker ends, and
-    /// something is left.
+/// A virtual host for which nothing is taken any more loses all that is in it, in parts.
+pub(crate) struct VhostEmptying {
+    pub vhost: Arc<Vhost>,
+    queues: ManyDeletions,
+}
+
+impl VhostEmptying {
+    pub fn of(vhost: Arc<Vhost>) -> Self {
+        Self { queues: ManyDeletions::of(vhost.queues()), vhost }
+    }
+
+    /// Does a part. On the controller's thread. `None`: there is more; false: the broker ends, and something is left.
     ///
     /// # Errors
     /// `Append`.
-    pub(crate) fn empty_vhost(self: &Arc<Self>, vhost: &Vhost) -> Result<bool, ExchangeError> {
-        if !self.delete_queues(vhost.queues())? {
-            return Ok(false);
+    pub fn go_on(&mut self, broker: &Arc<Broker>) -> Result<Option<bool>, ExchangeError> {
+        if broker.controller.is_closed() {
+            return Ok(Some(false));
         }
-        if self.controller.is_closed() {
-            return Ok(false);
+        if self.queues.delete_some(broker)? {
+            return Ok(None);
         }
-        match self.delete_exchanges(vhost) {
-            Err(AppendError::Stopped) if self.controller.is_closed() => return Ok(false),
+        if broker.controller.is_closed() {
+            return Ok(Some(false));
+        }
+        match broker.delete_exchanges(&self.vhost) {
+            Err(AppendError::Stopped) if broker.controller.is_closed() => return Ok(Some(false)),
             deleted => deleted?,
         }
-        let rules = vhost.rule_keys();
+        let rules = self.vhost.rule_keys();
         if !rules.is_empty() {
-            self.commit_state(rules.into_iter().map(|key| (key, None)).collect())?;
+            broker.commit_state(rules.into_iter().map(|key| (key, None)).collect())?;
         }
-        Ok(true)
+        Ok(Some(true))
     }
 }

@@ -14,10 +14,9 @@ use super::scram::{ScramCredentials, ScramMechanism};
 use super::seats::Dismissed;
 use super::user::{GUEST, NAME_BYTES_MAX, PasswordWish, User, UserWish};
 use crate::change_batch::Change;
-use crate::jobs::NOBODY;
 use crate::limits::{LimitKind, LimitReached};
 use crate::mailbox::Reply;
-use crate::queues::{ExchangeError, QueueError, Vhost, VhostMetadata, is_queue_type};
+use crate::queues::{VhostMetadata, is_queue_type};
 use crate::{Broker, BrokerOpenError, DEFAULT_VHOST};
 
 /// A virtual host as it is to be; what is `None` stays as it is, or is the default of a new one.
@@ -62,7 +61,7 @@ fn check_texts<'a>(what: &'static str, texts: impl IntoIterator<Item = &'a str>)
     Ok(())
 }
 
-fn put(key: Bytes, value: Bytes) -> AppendItem {
+pub(super) fn put(key: Bytes, value: Bytes) -> AppendItem {
     AppendItem::State { key, value: Some(value) }
 }
 
@@ -84,7 +83,7 @@ pub(super) fn put_user_item(user: &User) -> AppendItem {
     put(record::user_key(user.name()), record::encode_user(user))
 }
 
-fn drop_key(key: Bytes) -> AppendItem {
+pub(super) fn drop_key(key: Bytes) -> AppendItem {
     AppendItem::State { key, value: None }
 }
 
@@ -210,7 +209,7 @@ impl Broker {
     }
 
     /// Tells connections that they are to end.
-    fn dismiss(&self, reason: &str, wanted: impl Fn(&str, &str) -> bool) {
+    pub(super) fn dismiss(&self, reason: &str, wanted: impl Fn(&str, &str) -> bool) {
         for to in self.security.seats.addresses(wanted) {
             self.reply(to, Reply::Done(Box::new(Dismissed { reason: reason.to_owned() })));
         }
@@ -387,65 +386,6 @@ impl Broker {
         let is_new = there.is_none();
         let item = (is_new || metadata != *old).then(|| put(record::vhost_key(&name), record::encode_vhost(&metadata)));
         Ok(PlannedVhost { name, metadata, is_new, items: item.into_iter().collect() })
-    }
-
-    /// Deletes a virtual host with all that is in it, and ends the connections that have opened it. False: there is none. That it is deleted
-    /// is durable first: what is left of it when the broker ends, or dies, the next start deletes.
-    ///
-    /// # Errors
-    /// `DefaultVhost`, `Append`.
-    pub fn delete_vhost(self: &Arc<Self>, name: &str) -> Result<bool, SecurityError> {
-        let Some(vhost) = self.vhosts.get(name) else { return Ok(false) };
-        if name == DEFAULT_VHOST {
-            return Err(SecurityError::DefaultVhost);
-        }
-        vhost.set_deleted(true);
-        if let Err(error) = self.commit(0, vec![put(record::deletion_key(name), record::encode_deletion())]) {
-            vhost.set_deleted(false);
-            return Err(error.into());
-        }
-        if !self.empty(&vhost)? {
-            tracing::info!(
-                vhost = name,
-                queues = vhost.queues().len(),
-                "the next start goes on deleting the virtual host"
-            );
-            return Ok(true);
-        }
-        let mut items = vec![drop_key(record::vhost_key(name))];
-        if let Some(users) = self.security.inner.read().grants.get(name) {
-            for (user, grant) in users {
-                items.extend(grant.permissions.iter().map(|_| drop_key(record::permissions_key(name, user))));
-                items.extend(grant.topics.keys().map(|exchange| drop_key(record::topic_key(name, user, exchange))));
-            }
-        }
-        items.push(drop_key(record::deletion_key(name)));
-        self.commit(0, items)?;
-        self.vhosts.remove(name);
-        self.security.change(|inner| drop(inner.grants.remove(name)));
-        self.dismiss(&format!("vhost '{name}' is deleted"), |_, vhost| vhost == name);
-        Ok(true)
-    }
-
-    /// Goes on with deletions of virtual hosts that had begun before the start.
-    pub(crate) fn go_on_deleting_vhosts(&self) {
-        for vhost in self.vhosts.all().into_iter().filter(|vhost| vhost.is_deleted()) {
-            let work = move |broker: &Arc<Self>| {
-                if let Err(error) = broker.delete_vhost(vhost.name()) {
-                    tracing::warn!(%error, vhost = vhost.name(), "the next start goes on deleting the virtual host");
-                }
-                Box::new(()) as Box<dyn std::any::Any + Send>
-            };
-            let _ = self.control(NOBODY, crate::jobs::JobOwner::BROKER, Box::new(work));
-        }
-    }
-
-    fn empty(self: &Arc<Self>, vhost: &Vhost) -> Result<bool, SecurityError> {
-        match self.empty_vhost(vhost) {
-            Ok(whole) => Ok(whole),
-            Err(ExchangeError::Append(error) | ExchangeError::Queue(QueueError::Append(error))) => Err(error.into()),
-            Err(error) => panic!("what is there is deleted whatever it is used for: {error}"),
-        }
     }
 }
 

@@ -34,6 +34,7 @@ mod setter;
 mod tests;
 mod tokens;
 mod user;
+mod vhost_deletion;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -72,6 +73,7 @@ pub use seats::{Dismissed, NoChannel, Seat, Seats};
 pub use setter::Setter;
 pub use tokens::{InvalidKeys, TOKEN_KEYS_MAX, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens};
 pub use user::{GUEST, PasswordWish, User, UserLimits, UserWish};
+pub use vhost_deletion::VhostDeletion;
 pub(crate) use waiting::Logins;
 pub use waiting::place_of;
 

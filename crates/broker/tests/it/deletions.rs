@@ -1,10 +1,13 @@
 //! Exchanges, bindings and virtual hosts that are deleted stay so, however much it is, also when clients ask for something meanwhile.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use broker::append::{Append, AppendError, AppendItem};
-use broker::{BindingWish, Caller, CreateTopic, GoOn, NOBODY, NewRecord, Principal, PublishError, Vhost, VhostWish};
+use broker::{
+    BindingWish, Caller, CreateTopic, GoOn, JobOwner, NOBODY, NewRecord, Principal, PublishError, QueueDeclaration,
+    Vhost, VhostDeletion, VhostWish,
+};
 use bytes::Bytes;
 use delivery::{Commit, CommittedOffset, offset_record};
 use routing::{Argument, Arguments, Declaration, Name, OwnedValue};
@@ -147,6 +150,47 @@ fn a_node_that_ends_does_not_wait_for_the_deletion_of_a_virtual_host_which_goes_
     wait_for("it goes", || vhosts(&node) == ["/"]);
     node.close();
     let node = open(folder.path());
+    assert_eq!(vhosts(&node), ["/"]);
+    node.close();
+}
+
+#[test]
+fn others_have_their_turns_while_a_virtual_host_with_many_queues_is_deleted() {
+    const QUEUES: usize = 2_100;
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    let vhost = put_vhost(&node);
+    let caller = Caller::broker(Caller::NO_CONNECTION);
+    for number in 0..QUEUES {
+        let name = name(&format!("q-{number}"));
+        let wish =
+            QueueDeclaration { name, durable: false, owner: None, auto_delete: false, arguments: Arguments::default() };
+        node.broker.declare_queue(&vhost, wish, &caller).expect("declared");
+    }
+    let (goes_on, waits) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let done = || Box::new(()) as Box<dyn std::any::Any + Send>;
+    let first = move |_: &Arc<broker::Broker>| {
+        let _ = waits.recv();
+        done()
+    };
+    assert!(node.broker.control(NOBODY, JobOwner::of("first", None), Box::new(first)));
+    let (mut deletion, tell_end) = (VhostDeletion::of("v"), tell.clone());
+    let deletes = move |broker: &Arc<broker::Broker>| {
+        let outcome = deletion.go_on(broker)?;
+        tell_end.send(("deleted", usize::from(outcome.expect("deleted")))).expect("it is waited for");
+        Some(done())
+    };
+    assert!(node.broker.control_in_turns(NOBODY, JobOwner::of("deletes", None), Box::new(deletes)));
+    let other = move |_: &Arc<broker::Broker>| {
+        tell.send(("other", vhost.queues().len())).expect("it is waited for");
+        done()
+    };
+    assert!(node.broker.control(NOBODY, JobOwner::of("other", None), Box::new(other)));
+    drop(goes_on);
+    let (who, queues) = told.recv().expect("one of them");
+    assert!(who == "other" && (1..QUEUES).contains(&queues), "{who}: {queues}");
+    assert_eq!(told.recv().expect("the other one"), ("deleted", 1));
     assert_eq!(vhosts(&node), ["/"]);
     node.close();
 }

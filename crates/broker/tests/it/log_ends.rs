@@ -141,7 +141,15 @@ fn a_log_that_nobody_names_stays() {
 
 #[test]
 fn what_groups_committed_of_a_queue_goes_with_it() {
-    let ways: [fn(&Node); 2] = [
+    let ways: [fn(&Node); 3] = [
+        |node| {
+            let (pattern, definition) = ("^work$".into(), serde_json::json!({"expires": 1}));
+            let wish = broker::PolicyWish { pattern, definition, priority: None, apply_to: None };
+            let (vhost, scope) = (node.vhost(), broker::PolicyScope::User);
+            node.broker.put_policy(&vhost, scope, "short", &wish).expect("put");
+            wait_for("it expires", || vhost.queue(b"work").is_none());
+            node.broker.delete_policy(&vhost, scope, "short").expect("deleted");
+        },
         |node| {
             node.broker.delete_queue(&node.queue("work", true), false, false).expect("deleted");
         },

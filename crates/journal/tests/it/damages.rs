@@ -79,7 +79,7 @@ fn try_one(bases: &[Base], case: &Case) -> Outcome {
         Ok(node) => {
             let served = read(&node, &base.expected);
             node.close();
-            wrong.extend(served.silent.iter().map(|what| format!("silently: {what}")));
+            wrong.extend(served.silent.iter().chain(&served.changed).map(|what| format!("silently: {what}")));
             wrong.extend(
                 served
                     .empty
@@ -145,6 +145,10 @@ fn mend(base: &Base, folder: &Path, found: &Survey, wrong: &mut Vec<String>) -> 
     if let Some(first) = unsaid.first() {
         wrong
             .push(format!("after a repair {} offsets from {first:?} are not there, and it was not said", unsaid.len()));
+    }
+    wrong.extend(served.changed.iter().map(|what| format!("after a repair: {what}")));
+    if !found.damages.iter().any(Damage::hides_ends) {
+        wrong.extend(served.silent.iter().map(|what| format!("after a repair {what}, and all was said to be known")));
     }
     for (id, (start, end)) in &base.expected.logs {
         let Some(log) = found.logs.get(&LogId(*id)) else { continue };

@@ -15,8 +15,8 @@ use kafka_wire::describe_transactions::{
     DescribeTransactionsRequest, DescribeTransactionsResponse, TopicData, TransactionState as Described,
 };
 use kafka_wire::write_txn_markers::{
-    WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult, WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
+    WritableTxnMarker, WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopic,
+    WritableTxnMarkerTopicResult, WriteTxnMarkersRequest, WriteTxnMarkersResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use record::{BatchHeader, Marker};
@@ -232,11 +232,14 @@ pub(crate) fn describe_producers(reader: &mut Reader, context: &mut Context<'_>)
     Ok(Outcome::answer(DescribeProducersResponse { topics: topics.collect(), ..DescribeProducersResponse::default() }))
 }
 
+/// Where an error is told in the answer: marker, topic and partition.
+type Place = (usize, usize, usize);
+
 /// Markers on their way into one or more journals.
 struct MarkersWait {
     response: WriteTxnMarkersResponse,
-    /// By journal: marker, topic and partition in the response, in the order of the items.
-    places: Vec<Vec<(usize, usize, usize)>>,
+    /// By journal, in the order of the items.
+    places: Vec<Vec<Place>>,
     open: usize,
 }
 
@@ -254,6 +257,76 @@ impl Wait for MarkersWait {
     }
 }
 
+/// The markers of a request: what goes into each journal, and the answer. As in Kafka a partition that a marker names again has it once, and
+/// each producer is answered once.
+struct Markers<'a> {
+    broker: &'a Broker,
+    response: WriteTxnMarkersResponse,
+    places: Vec<Vec<Place>>,
+    items: Vec<Vec<AppendItem>>,
+    /// Where a producer, a topic of it and a partition of that are in the answer; of a partition also which marker named it last.
+    producers: HashMap<i64, usize>,
+    topics: HashMap<(usize, Str), usize>,
+    partitions: HashMap<(usize, usize, i32), (usize, usize)>,
+}
+
+impl<'a> Markers<'a> {
+    fn new(broker: &'a Broker) -> Self {
+        let (count, response) = (broker.journals().len(), WriteTxnMarkersResponse::default());
+        let (places, items) = (vec![Vec::new(); count], (0..count).map(|_| Vec::new()).collect());
+        let (producers, topics, partitions) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { broker, response, places, items, producers, topics, partitions }
+    }
+
+    /// Adds a marker, the `number`th; `denied` says why a topic may not have it.
+    fn add(&mut self, number: usize, asked: WritableTxnMarker, denied: impl Fn(&Str) -> Option<ErrorCode>) {
+        let marker = if asked.transaction_result { Marker::Commit } else { Marker::Abort };
+        let now = self.broker.now_ms();
+        let bytes = marker.batch(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, now);
+        let header =
+            BatchHeader::parse(&bytes).ok().filter(|header| header.producer_id >= 0 && header.producer_epoch >= 0);
+        let markers = &mut self.response.markers;
+        let at = *self.producers.entry(asked.producer_id).or_insert(markers.len());
+        if at == markers.len() {
+            markers.push(WritableTxnMarkerResult { producer_id: asked.producer_id, ..Default::default() });
+        }
+        for WritableTxnMarkerTopic { name, partition_indexes, .. } in asked.topics {
+            let (known, denied) = (self.broker.topic(&name), denied(&name));
+            let topics = &mut self.response.markers[at].topics;
+            let topic_at = *self.topics.entry((at, name.clone())).or_insert(topics.len());
+            if topic_at == topics.len() {
+                topics.push(WritableTxnMarkerTopicResult { name, ..Default::default() });
+            }
+            let partitions = &mut topics[topic_at].partitions;
+            for index in partition_indexes {
+                let next = (partitions.len(), usize::MAX);
+                let (partition_at, last) = self.partitions.entry((at, topic_at, index)).or_insert(next);
+                if std::mem::replace(last, number) == number {
+                    continue;
+                }
+                let log = known.as_ref().and_then(|known| known.log(super::fetch::index(index)?));
+                let error = match (log, header) {
+                    _ if denied.is_some() => denied,
+                    (None, _) => Some(ErrorCode::UnknownTopicOrPartition),
+                    (_, None) => Some(ErrorCode::InvalidRequest),
+                    (Some(log), Some(header)) => {
+                        let journal = self.broker.journal_number(log.id());
+                        self.places[journal].push((at, topic_at, *partition_at));
+                        self.items[journal].push(AppendItem::Batch { log, bytes: bytes.clone(), header, gate: None });
+                        None
+                    }
+                };
+                if *partition_at == partitions.len() {
+                    partitions.push(WritableTxnMarkerPartitionResult { partition_index: index, ..Default::default() });
+                }
+                if let Some(error) = error {
+                    partitions[*partition_at].error_code = error.code();
+                }
+            }
+        }
+    }
+}
+
 pub(crate) fn write_markers(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = WriteTxnMarkersRequest::decode(reader, context.version)?;
     let broker = std::sync::Arc::clone(&context.gateway.broker);
@@ -262,52 +335,17 @@ pub(crate) fn write_markers(reader: &mut Reader, context: &mut Context<'_>) -> R
         .quietly()
         .check_cluster(AclOperation::Alter)
         .or_else(|_| asking.check_cluster(AclOperation::ClusterAction));
-    let mut response = WriteTxnMarkersResponse::default();
-    let mut places: Vec<Vec<(usize, usize, usize)>> = broker.journals().iter().map(|_| Vec::new()).collect();
-    let mut items: Vec<Vec<AppendItem>> = broker.journals().iter().map(|_| Vec::new()).collect();
-    for (at, asked) in request.markers.into_iter().enumerate() {
-        let marker = if asked.transaction_result { Marker::Commit } else { Marker::Abort };
-        let bytes = marker.batch(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, broker.now_ms());
-        let header =
-            BatchHeader::parse(&bytes).ok().filter(|header| header.producer_id >= 0 && header.producer_epoch >= 0);
-        let mut topics = Vec::with_capacity(asked.topics.len());
-        for (topic_at, topic) in asked.topics.into_iter().enumerate() {
-            let known = broker.topic(&topic.name);
-            let denied = leave.err().or_else(|| asking.check_queue(AclOperation::Write, &topic.name).err());
-            let mut partitions = Vec::with_capacity(topic.partition_indexes.len());
-            for (partition_at, index) in topic.partition_indexes.into_iter().enumerate() {
-                let log = known.as_ref().and_then(|known| known.log(super::fetch::index(index)?));
-                let error = match (log, header) {
-                    _ if denied.is_some() => denied,
-                    (None, _) => Some(ErrorCode::UnknownTopicOrPartition),
-                    (_, None) => Some(ErrorCode::InvalidRequest),
-                    (Some(log), Some(header)) => {
-                        let journal = broker.journal_number(log.id());
-                        places[journal].push((at, topic_at, partition_at));
-                        items[journal].push(AppendItem::Batch { log, bytes: bytes.clone(), header, gate: None });
-                        None
-                    }
-                };
-                let error_code = error.map_or(0, ErrorCode::code);
-                partitions.push(WritableTxnMarkerPartitionResult {
-                    partition_index: index,
-                    error_code,
-                    ..Default::default()
-                });
-            }
-            topics.push(WritableTxnMarkerTopicResult {
-                name: topic.name,
-                partitions,
-                ..WritableTxnMarkerTopicResult::default()
-            });
-        }
+    let mut markers = Markers::new(&broker);
+    for (number, asked) in request.markers.into_iter().enumerate() {
         let producer = format!("producer {}", asked.producer_id);
+        markers
+            .add(number, asked, |topic| leave.err().or_else(|| asking.check_queue(AclOperation::Write, topic).err()));
         match leave {
             Ok(()) => acting.say(&producer, "begun"),
             Err(code) => acting.note(&producer, code.code()),
         }
-        response.markers.push(WritableTxnMarkerResult { producer_id: asked.producer_id, topics, ..Default::default() });
     }
+    let Markers { response, places, items, .. } = markers;
     let submit = move |context: &mut Context<'_>| {
         let mut open = 0;
         for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {

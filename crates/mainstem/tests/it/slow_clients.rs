@@ -14,6 +14,8 @@ use crate::process::{PATIENCE, Process, has_come, receive, send};
 
 /// Bytes of a record that are as many as a batch may have, about.
 const RECORD: usize = 1_040_000;
+/// A client that has no processor for so long may be taken for one that does not go on.
+const STARVED: Duration = Duration::from_millis(200);
 
 pub fn connect(address: SocketAddr) -> TcpStream {
     let socket = TcpStream::connect(address).expect("the port is open");
@@ -66,13 +68,29 @@ fn fetch(wait: Duration) -> Vec<u8> {
     request
 }
 
-/// A record of so many bytes is produced.
+/// How long this thread has waited for a processor.
+fn starved() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
+}
+
+/// A record of so many bytes is produced. Where the sender has no processor for a while he is as slow as one who does not go on, and is ended like one: then
+/// he comes again.
 fn produces(process: &Process, bytes: usize) {
-    let mut socket = process.connect();
-    send(&mut socket, &produce(bytes));
-    let answer = receive(&mut socket).expect("an answer");
-    // Behind correlation id, one topic with its name, and one partition with its number.
-    assert_eq!(answer[4 + 4 + 3 + 4 + 4..][..2], [0, 0], "{answer:?}");
+    let request = produce(bytes);
+    let frame = [&(request.len() as u32).to_be_bytes()[..], &request].concat();
+    loop {
+        let (mut socket, before) = (process.connect(), starved());
+        let answer = socket.write_all(&frame).ok().and_then(|()| receive(&mut socket));
+        let Some(answer) = answer else {
+            let late = starved() - before;
+            assert!(late > STARVED, "the connection ended, though its client had a processor but for {late:?}");
+            continue;
+        };
+        // Behind correlation id, one topic with its name, and one partition with its number.
+        assert_eq!(answer[4 + 4 + 3 + 4 + 4..][..2], [0, 0], "{answer:?}");
+        return;
+    }
 }
 
 /// A connection on which `frame` has begun: its length and so many bytes.

@@ -18,14 +18,16 @@ const LOGS_AT_ONCE: u64 = 3;
 /// How many bytes a fetch wants: less than a batch, some, all.
 const WANTED_BYTES: [usize; 5] = [1, 700, 5_000, 20_000, 200_000];
 /// Which two places the records of one answer came from.
-const SEAMS: [(Place, Place, &str); 8] = [
+const SEAMS: [(Place, Place, &str); 10] = [
     (Place::Archived, Place::Compacted, "fetches across objects as moved and compacted ones"),
     (Place::Archived, Place::Rewritten, "fetches across objects and merged segments"),
     (Place::Archived, Place::Sealed, "fetches across objects and full segments"),
     (Place::Archived, Place::Open, "fetches across objects and the open segment"),
+    (Place::Compacted, Place::Rewritten, "fetches across compacted objects and merged segments"),
     (Place::Compacted, Place::Sealed, "fetches across compacted objects and full segments"),
     (Place::Compacted, Place::Open, "fetches across compacted objects and the open segment"),
     (Place::Rewritten, Place::Sealed, "fetches across merged and full segments"),
+    (Place::Rewritten, Place::Open, "fetches across merged segments and the open one"),
     (Place::Sealed, Place::Open, "fetches across full segments and the open one"),
 ];
 

@@ -161,8 +161,10 @@ pub fn foreign() -> tempfile::TempDir {
 /// What an opened journal gives of what was acknowledged.
 #[derive(Debug, Default)]
 pub struct Served {
-    /// What is not there, or not what was written, without a word.
+    /// What is not there, without a word: state, logs, and where they begin and end.
     pub silent: Vec<String>,
+    /// What is not what was written.
+    pub changed: Vec<String>,
     /// Offsets of which a reader is told what is wrong, by log.
     pub refused: Vec<(u64, u64)>,
     /// Offsets in place of which there are none any more.
@@ -207,7 +209,7 @@ fn read_log(node: &Node, log: &Arc<journal::Log>, range: std::ops::Range<Offset>
             Err(error) => {
                 let error = error.to_string();
                 if !error.contains("000000") {
-                    served.silent.push(format!("log {id} from {at}: {error}"));
+                    served.changed.push(format!("log {id} from {at}: {error}"));
                 }
                 served.first_error.get_or_insert(error);
                 served.refused.push((id, at.0));
@@ -219,7 +221,7 @@ fn read_log(node: &Node, log: &Arc<journal::Log>, range: std::ops::Range<Offset>
         let from = at;
         for batch in Batches::new(&bytes) {
             let Ok((position, header)) = batch else {
-                served.silent.push(format!("log {id} from {at}: no batch"));
+                served.changed.push(format!("log {id} from {at}: no batch"));
                 break;
             };
             if header.base() > at {
@@ -231,14 +233,14 @@ fn read_log(node: &Node, log: &Arc<journal::Log>, range: std::ops::Range<Offset>
                 let found = records.iter().find(|record| record.offset.0 == offset);
                 match found {
                     Some(found) if found.value.as_deref() == Some(&value(log.id(), offset, VALUE_BYTES)[..]) => {}
-                    Some(_) => served.silent.push(format!("log {id} offset {offset}: another record")),
+                    Some(_) => served.changed.push(format!("log {id} offset {offset}: another record")),
                     None => served.empty.push((id, offset)),
                 }
             }
             at = at.max(until);
         }
         if at == from {
-            served.silent.push(format!("log {id} from {at}: nothing is answered"));
+            served.changed.push(format!("log {id} from {at}: nothing is answered"));
             at = Offset(at.0 + 1);
         }
     }
