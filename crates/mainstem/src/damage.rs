@@ -105,7 +105,7 @@ impl Look {
     fn is_all_known(&self) -> bool {
         self.has_all_journals
             && self.surveys.iter().all(|survey| !survey.without_checkpoint)
-            && !self.damages().any(Damage::hides_ends)
+            && !self.damages().any(Damage::hides_more)
     }
 
     /// In the order of journals.

@@ -182,12 +182,15 @@ impl Surveyor<'_> {
                             let hole = Hole { term: header.term, time, previous_crc, crc, ..hole };
                             self.damage_at(one.sequence, &*one.file, (position, Place::Hole(hole)), what);
                         }
-                        Some(what) => self.damage_at(
-                            one.sequence,
-                            &*one.file,
-                            (position, Place::Bodies { sequence: one.sequence, position }),
-                            what,
-                        ),
+                        Some(what) => {
+                            let state = broken.iter().filter(|entry| entry.kind == EntryKind::State).count();
+                            let what = match state {
+                                0 => what,
+                                _ => format!("{what}; damaged state records, of whatever they were: {state}"),
+                            };
+                            let place = Place::Bodies { sequence: one.sequence, position, state };
+                            self.damage_at(one.sequence, &*one.file, (position, place), what);
+                        }
                     }
                     for entry in &entries {
                         self.replay(entry, &bytes);

@@ -300,6 +300,58 @@ impl Survey {
                 replaces: vec![sequence],
             });
         }
+        self.miss_objects(is_live);
+    }
+
+    /// What is lost of logs that are in use, and was in no segment that is damaged or gone: it was in objects of the archive, which only what is lost of the journal's end named. Damage of
+    /// the segment that goes on behind it, where something can be put in its place.
+    fn miss_objects(&mut self, is_live: &dyn Fn(LogId) -> bool) {
+        let mut unnamed: Vec<(LogId, Range<Offset>)> = Vec::new();
+        for (id, log) in self.logs.iter().filter(|(id, log)| !log.lost.is_empty() && is_live(**id)) {
+            let mut left = log.lost.clone();
+            take(&mut left, &(Offset::ZERO..self.archived_until.get(id).copied().unwrap_or_default()));
+            let broken = self.segments.iter().flat_map(|segment| segment.broken.iter().flatten());
+            broken.filter(|run| run.log == *id).for_each(|run| drop(take(&mut left, &(run.base..run.next))));
+            for damage in &self.damages {
+                let Place::Hole(hole) = &damage.place else { continue };
+                hole.gaps.iter().filter(|(log, _)| log == id).for_each(|(_, gap)| drop(take(&mut left, gap)));
+            }
+            unnamed.extend(left.into_iter().map(|range| (*id, range)));
+        }
+        for (log, range) in unnamed {
+            let behind = |segment: &SegmentSurvey| {
+                let runs = segment.runs.iter().filter(|run| run.log == log && run.base >= range.end);
+                runs.min_by_key(|run| run.base).copied()
+            };
+            let sealed = self.segments.iter_mut().filter(|segment| self.sealed.contains(&segment.sequence));
+            // Where what follows is behind the checkpoint the last one before it is the place.
+            let Some(segment) = sealed.min_by_key(|segment| {
+                let follows = behind(segment).map(|run| run.base);
+                (follows.is_none(), follows, std::cmp::Reverse(segment.sequence))
+            }) else {
+                continue;
+            };
+            let follows = behind(segment);
+            let run = Run { position: follows.map_or(0, |run| run.position), ..lost_run(log, &range) };
+            let Some(broken) = segment.broken.as_mut() else { continue };
+            broken.push(run);
+            let (sequence, number) = (segment.sequence, self.number);
+            let id = format!("{number}-{sequence}-unnamed");
+            let what = format!(
+                "{log} offsets {}..{} were in the archive, and what named their objects is lost",
+                range.start, range.end
+            );
+            match self.damages.iter_mut().find(|damage| damage.id == id) {
+                Some(damage) => damage.what = format!("{}; {what}", damage.what),
+                None => self.damages.push(Damage {
+                    id,
+                    file: segment_name(sequence),
+                    position: 0,
+                    what,
+                    place: Place::Sealed(sequence),
+                }),
+            }
+        }
     }
 }
 
@@ -329,4 +381,64 @@ fn take(ranges: &mut Vec<Range<Offset>>, part: &Range<Offset>) -> Vec<Range<Offs
     }
     *ranges = left;
     taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::survey::LogSurvey;
+
+    fn segment(sequence: u64, runs: &[(u64, Range<u64>)]) -> SegmentSurvey {
+        let run = |(log, range): &(u64, Range<u64>)| lost_run(LogId(*log), &(Offset(range.start)..Offset(range.end)));
+        SegmentSurvey {
+            sequence,
+            file: None,
+            runs: runs.iter().map(run).collect(),
+            broken: Some(Vec::new()),
+            last: None,
+            replaces: vec![sequence],
+        }
+    }
+
+    fn log(lost: Range<u64>) -> LogSurvey {
+        let lost = vec![Offset(lost.start)..Offset(lost.end)];
+        LogSurvey { end: Offset(50), lost, ..LogSurvey::default() }
+    }
+
+    /// Of which segment what was in unnamed objects counts as a part, so that readers pass over it after a repair.
+    #[test]
+    fn what_was_in_objects_that_nothing_names_any_more_is_damage_of_what_follows() {
+        let segments = vec![
+            segment(3, &[(1, 0..10), (2, 0..5)]),
+            segment(4, &[(2, 5..10), (1, 30..40)]),
+            segment(5, &[(1, 40..50)]),
+        ];
+        let mut found = Survey { segments, sealed: [3, 4].into(), ..Survey::default() };
+        found.logs.insert(LogId(1), log(10..30));
+        // What follows is in the open segment; nothing does; nobody wants it.
+        found.logs.insert(LogId(2), log(10..12));
+        found.logs.insert(LogId(9), log(0..7));
+        found.miss(&|log| log != LogId(9));
+        let broken = |at: usize| {
+            let runs = found.segments[at].broken.iter().flatten();
+            runs.map(|run| (run.log.0, run.base.0..run.next.0)).collect::<Vec<_>>()
+        };
+        assert_eq!([broken(0), broken(1), broken(2)], [vec![], vec![(1, 10..30), (2, 10..12)], vec![]]);
+        let [damage] = &found.damages[..] else { panic!("{:?}", found.damages) };
+        assert_eq!((damage.id.as_str(), &damage.place, damage.hides_more()), ("0-4-unnamed", &Place::Sealed(4), false));
+        assert!(damage.what.contains("log-1 offsets 10..30") && damage.what.contains("log-2 offsets 10..12"));
+    }
+
+    #[test]
+    fn what_the_archive_or_a_damaged_segment_has_lost_is_no_damage_of_another() {
+        let mut damaged = segment(3, &[]);
+        damaged.broken = Some(vec![lost_run(LogId(1), &(Offset(10)..Offset(30)))]);
+        let segments = vec![damaged, segment(4, &[(1, 30..50), (2, 12..50)])];
+        let mut found = Survey { segments, sealed: [3, 4].into(), ..Survey::default() };
+        found.logs.insert(LogId(1), log(10..30));
+        found.logs.insert(LogId(2), log(4..12));
+        found.archived_until.insert(LogId(2), Offset(12));
+        found.miss(&|_| true);
+        assert!(found.damages.is_empty(), "{:?}", found.damages);
+    }
 }

@@ -64,9 +64,17 @@ impl Damage {
     }
 
     /// May more be lost with it than what is listed of logs? Of chunks of which nothing is known, or that are gone, what a log had at its very end is
-    /// not known.
-    pub fn hides_ends(&self) -> bool {
-        matches!(self.place, Place::Elsewhere | Place::Hole(_) | Place::Newest { .. } | Place::End(_))
+    /// not known, and of state records that are damaged not even what they were about.
+    pub fn hides_more(&self) -> bool {
+        match self.place {
+            Place::Elsewhere | Place::Hole(_) | Place::Newest { .. } | Place::End(_) => true,
+            Place::Bodies { state, .. } => state > 0,
+            Place::Object
+            | Place::Sealed(_)
+            | Place::Header { .. }
+            | Place::Misnamed { .. }
+            | Place::Checkpoint { .. } => false,
+        }
     }
 
     /// Is it in an object of the archive?
@@ -92,8 +100,8 @@ pub(crate) enum Place {
     Sealed(u64),
     /// The header of a segment behind the checkpoint; all that it said is known, but for when it was made, which is no later than this.
     Header { sequence: u64, created: Timestamp },
-    /// A chunk behind the checkpoint whose directory is whole, and some bodies are not.
-    Bodies { sequence: u64, position: u64 },
+    /// A chunk behind the checkpoint whose directory is whole, and some bodies are not; so many of them are state records.
+    Bodies { sequence: u64, position: u64, state: usize },
     /// Chunks behind the checkpoint of which nothing is known.
     Hole(Hole),
     /// The newest segment, of which there is nothing.
@@ -186,6 +194,8 @@ pub struct Survey {
     /// Every log that the checkpoint or a later chunk names and that has not ended.
     pub logs: BTreeMap<LogId, LogSurvey>,
     pub(crate) segments: Vec<SegmentSurvey>,
+    /// Those of them that the checkpoint covers.
+    sealed: HashSet<u64>,
     pub(crate) number: usize,
     /// Which segments that the checkpoint names of which logs are not there.
     pub(crate) gone: Vec<(LogId, u64)>,
@@ -654,6 +664,7 @@ impl Surveyor<'_> {
         let broken =
             runs.ok().map(|runs| runs.into_iter().filter(|run| !there.contains(&(run.log, run.base))).collect());
         let replaces = if one.header.kind == SegmentKind::Journal { vec![one.sequence] } else { one.header.replaces };
+        self.found.sealed.insert(one.sequence);
         self.found.segments.push(SegmentSurvey {
             sequence: one.sequence,
             file: Some(one.file),

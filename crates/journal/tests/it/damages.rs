@@ -147,7 +147,7 @@ fn mend(base: &Base, folder: &Path, found: &Survey, wrong: &mut Vec<String>) -> 
             .push(format!("after a repair {} offsets from {first:?} are not there, and it was not said", unsaid.len()));
     }
     wrong.extend(served.changed.iter().map(|what| format!("after a repair: {what}")));
-    if !found.damages.iter().any(Damage::hides_ends) {
+    if !found.damages.iter().any(Damage::hides_more) {
         wrong.extend(served.silent.iter().map(|what| format!("after a repair {what}, and all was said to be known")));
     }
     for (id, (start, end)) in &base.expected.logs {

@@ -11,6 +11,7 @@ use journal::{AppendItem, ArchiveStore, ColdWant, JournalConfig, OpenError};
 use record::Batches;
 use types::{LogId, Offset};
 
+use super::harms;
 use super::store::FolderStore;
 use crate::node::{Node, small, value};
 
@@ -88,7 +89,12 @@ fn fill(node: &Node, expected: &mut Expected, rounds: std::ops::Range<u64>) {
     }
 }
 
-fn close(node: Node, expected: &mut Expected) {
+/// What is full is sealed before: a damage to an index finds one.
+fn close(node: Node, folder: &Path, expected: &mut Expected) {
+    wait_for("what is full is sealed", || {
+        let (all, _) = harms::begun(folder);
+        all[..all.len() - 1].iter().all(|path| harms::is_sealed(path))
+    });
     for id in LOGS {
         let log = node.log(id);
         expected.logs.insert(id, (log.start(), log.end()));
@@ -113,7 +119,7 @@ pub fn rewritten() -> Base {
     let node = open(folder.path(), at_rest()).expect("it opens");
     fill(&node, &mut expected, 102..106);
     node.trim(&node.log(3), 7).expect("trimmed");
-    close(node, &mut expected);
+    close(node, folder.path(), &mut expected);
     Base { name: "rewritten", folder, older, expected, config: at_rest }
 }
 
@@ -127,7 +133,7 @@ pub fn behind() -> Base {
     copy(folder.path(), older.path());
     let node = open(folder.path(), at_rest()).expect("it opens");
     fill(&node, &mut expected, 30..70);
-    close(node, &mut expected);
+    close(node, folder.path(), &mut expected);
     for name in ["journal/checkpoint", "journal/checkpoint-copy"] {
         fs::copy(older.path().join(name), folder.path().join(name)).expect("copied");
     }
@@ -145,7 +151,7 @@ pub fn archived() -> Base {
     let node = open(folder.path(), windowed()).expect("it opens");
     fill(&node, &mut expected, 130..240);
     wait_for("something is archived", || LOGS.into_iter().all(|id| node.log(id).archived_until() > Offset(20)));
-    close(node, &mut expected);
+    close(node, folder.path(), &mut expected);
     Base { name: "archived", folder, older, expected, config: windowed }
 }
 

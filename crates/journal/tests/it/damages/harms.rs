@@ -118,6 +118,12 @@ pub fn segments(folder: &Path) -> Vec<PathBuf> {
     files(&journal_of(folder)).into_iter().filter(is_segment).collect()
 }
 
+/// Does an index end it?
+pub fn is_sealed(path: &Path) -> bool {
+    let bytes = fs::read(path).expect("readable");
+    bytes.len() as u64 > SECTOR && bytes[bytes.len() - SECTOR as usize..].starts_with(b"MSIX")
+}
+
 struct List<'a> {
     bases: &'a [Base],
     foreign: &'a Path,
@@ -229,9 +235,9 @@ impl List<'_> {
     }
 
     fn index(&mut self, kind: &'static str, path: &Path) {
+        assert!(is_sealed(path), "{}", path.display());
         let bytes = fs::read(path).expect("readable");
         let footer = bytes.len() as u64 - SECTOR;
-        assert!(bytes[footer as usize..].starts_with(b"MSIX"), "it is sealed");
         let fields = [
             ("magic", 0),
             ("version", 4),
@@ -398,7 +404,7 @@ fn is_rewritten(path: &Path) -> bool {
 }
 
 /// Those of a folder that hold chunks, and the one that was prepared.
-fn begun(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+pub fn begun(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     segments(folder).into_iter().filter(|path| !is_rewritten(path)).partition(|path| !chunks(path).is_empty())
 }
 
