@@ -29,8 +29,9 @@ def comes(what, look):
 
 
 def write(broker):
-    AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(10)
-    producer, refused = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "enable.idempotence": True}), []
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(10)
+    producer, refused = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "batch.size": 100_000, "enable.idempotence": True}), []
     for number in range(RECORDS):
         while True:
             try:
