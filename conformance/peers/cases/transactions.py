@@ -454,17 +454,6 @@ def transaction_ended_by_an_administrator(t):
 
 
 @case
-def transaction_markers_named_again(t):
-    topic, tx = open_one(t)
-    marker = {"producer_id": tx[1], "producer_epoch": tx[2], "transaction_result": False, "coordinator_epoch": 0}
-    again = [{"name": topic, "partition_indexes": [0, 0]}, {"name": topic, "partition_indexes": [0]}]
-    t.ask("WriteTxnMarkers", 1, {"markers": [{**marker, "topics": again}]})
-    fetch(t, topic, first=True)
-    t.ask("WriteTxnMarkers", 1, {"markers": [{**marker, "topics": again}, {**marker, "topics": again[1:]}]})
-    fetch(t, topic, first=True)
-
-
-@case
 def transaction_marker_of_an_old_epoch(t):
     topic, old = open_one(t)
     begun(t, old[0])

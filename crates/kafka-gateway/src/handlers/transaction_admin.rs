@@ -257,7 +257,7 @@ impl Wait for MarkersWait {
     }
 }
 
-/// The markers of a request: what goes into each journal, and the answer. As in Kafka a partition that a marker names again has it once, and
+/// The markers of a request: what goes into each journal, and the answer. A partition that a marker names again has it once, and
 /// each producer is answered once.
 struct Markers<'a> {
     broker: &'a Broker,

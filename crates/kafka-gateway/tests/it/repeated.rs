@@ -23,6 +23,10 @@ use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataRespon
 use kafka_wire::offset_fetch::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse,
 };
+use kafka_wire::write_txn_markers::{
+    WritableTxnMarker, WritableTxnMarkerPartitionResult, WritableTxnMarkerTopic, WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+};
 
 use crate::node::{Node, flexible};
 
@@ -39,6 +43,7 @@ const DESCRIBE_SHARE_OFFSETS: (i16, i16) = (90, 0);
 const JOIN_GROUP: (i16, i16) = (11, 7);
 const DESCRIBE_GROUPS: (i16, i16) = (15, 5);
 const CONSUMER_HEARTBEAT: (i16, i16) = (68, 1);
+const WRITE_TXN_MARKERS: (i16, i16) = (27, 1);
 const MANY: i32 = 300_000;
 /// Of 60 KB each.
 const MEMBERS: i32 = 320;
@@ -305,5 +310,44 @@ fn a_member_names_so_many_topics_and_no_more() {
     assert_eq!(beat("one", (0..MANY).map(|number| format!("t{number}")).collect()), invalid);
     assert_eq!(beat("one", vec!["t".repeat(250)]), invalid, "no topic has such a name");
     assert_eq!(beat("one", (0..MANY).map(|number| format!("t{}", number % 10_000)).collect()), 0, "each counts once");
+    node.stop();
+}
+
+/// A partition has a marker once, and two markers twice.
+#[test]
+fn markers_of_partitions_that_are_named_again_and_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path(), 2);
+    let topic = |indexes: &[i32]| WritableTxnMarkerTopic {
+        name: "t".into(),
+        partition_indexes: indexes.to_vec(),
+        ..Default::default()
+    };
+    let marker =
+        |producer_id, topics| WritableTxnMarker { producer_id, producer_epoch: 0, topics, ..Default::default() };
+    let many = std::iter::once(topic(&[0, 0, 7])).chain((0..MANY / 10).map(|_| topic(&[0]))).collect();
+    let request = WriteTxnMarkersRequest {
+        markers: vec![marker(1, many), marker(2, vec![topic(&[1])]), marker(1, vec![topic(&[0, 7, 1])])],
+        ..Default::default()
+    };
+    node.send(client, WRITE_TXN_MARKERS, 1, |writer| request.encode(writer, WRITE_TXN_MARKERS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = WriteTxnMarkersResponse::decode(&mut flexible(WRITE_TXN_MARKERS, body), WRITE_TXN_MARKERS.1);
+    let told: Vec<_> = response
+        .expect("an answer")
+        .markers
+        .iter()
+        .map(|one| {
+            let partitions =
+                |partition: &WritableTxnMarkerPartitionResult| (partition.partition_index, partition.error_code);
+            let topics = one.topics.iter().flat_map(|topic| topic.partitions.iter().map(partitions));
+            (one.producer_id, one.topics.len(), topics.collect::<Vec<_>>())
+        })
+        .collect();
+    let unknown = ErrorCode::UnknownTopicOrPartition.code();
+    assert_eq!(told, [(1, 1, vec![(0, 0), (7, unknown), (1, 0)]), (2, 1, vec![(1, 0)])]);
+    let ends = node.broker().topic("t").expect("it is there");
+    let ends: Vec<u64> = ends.logs().iter().map(|log| log.end().0).collect();
+    assert_eq!(ends, [2, 2], "each marker once");
     node.stop();
 }
