@@ -229,8 +229,9 @@ class Operations:
 
     def publish_to_all(self):
         model = self.model
-        queues = [model.queues[name] for name in sorted(model.bound) if model.queues[name].exists and not model.queues[name].rejects]
-        if any(model.queues[name].rejects for name in model.bound) or model.perhaps_bound or not queues:
+        queues = [model.queues[name] for name in sorted(model.bound)]
+        # Where one may have been deleted, or not, nobody knows who gets it.
+        if any(queue.rejects or not queue.exists for queue in queues) or model.perhaps_bound or not queues:
             return
         size = min(self.size(), 20_000)
         count = min(self.amount(size), 30)
