@@ -498,8 +498,8 @@ class Operations:
         channel.call("tx.commit")
         for queue, found, names in work:
             for name in found:
-                # This is durable.
-                del queue.items[name]
+                # This is durable. What a limit has dropped before is not known any more.
+                queue.items.pop(name, None)
             for name in names:
                 self.confirmed(queue, name)
         channel.close()

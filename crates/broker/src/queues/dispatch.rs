@@ -698,7 +698,10 @@ impl Turn<'_> {
         self.own.let_go(&self.broker.vhosts.windows, is_empty, self.now_ms);
         let due = match outcome {
             // Who waits for long, because nobody takes its dead messages, keeps nothing for gets.
-            TurnEnd::Reads => self.own.due.into_iter().chain(self.own.look_at()).min(),
+            // Whether it is used does not depend on what can be read of it.
+            TurnEnd::Reads => {
+                self.own.due.into_iter().chain(self.own.look_at()).chain(self.own.machine.expires_at()).min()
+            }
             TurnEnd::Deaths => Some(self.now_ms),
             TurnEnd::Rest | TurnEnd::More => self.next_due(),
         };
