@@ -21,6 +21,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use hashbrown::HashMap;
 use types::{LogId, LogIndex, Offset, Term};
@@ -100,6 +101,8 @@ pub struct CheckpointLog {
     pub marked: Offset,
     /// Where the file says that.
     marked_at: Option<usize>,
+    /// Which bytes of the file its record takes, behind its length.
+    bytes_of: Range<usize>,
     /// Where sealed records are.
     pub(crate) segments: SegmentSet,
 }
@@ -214,12 +217,9 @@ pub(crate) fn encode<'a>(
     out.extend_from_slice(&(logs.len() as u32).to_le_bytes());
     out.extend_from_slice(&(state.len() as u32).to_le_bytes());
     for (record, segments) in logs {
-        let (first, words) = segments.words();
-        out.extend_from_slice(&((record.len() + 12 + words.len() * 8) as u32).to_le_bytes());
+        out.extend_from_slice(&((record.len() + 12 + segments.words().1.len() * 8) as u32).to_le_bytes());
         out.extend_from_slice(record);
-        out.extend_from_slice(&first.to_le_bytes());
-        out.extend_from_slice(&(words.len() as u32).to_le_bytes());
-        words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        put_segments(&segments, &mut out);
     }
     for (key, value) in state.iter() {
         for part in [key, value] {
@@ -233,6 +233,13 @@ pub(crate) fn encode<'a>(
     out.extend_from_slice(&crc.to_le_bytes());
     out.resize(padded(out.len()), 0);
     out
+}
+
+fn put_segments(segments: &SegmentSet, out: &mut Vec<u8>) {
+    let (first, words) = segments.words();
+    out.extend_from_slice(&first.to_le_bytes());
+    out.extend_from_slice(&(words.len() as u32).to_le_bytes());
+    words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
 }
 
 /// A reader that never goes beyond its bytes.
@@ -268,23 +275,43 @@ pub fn decode(file: &[u8]) -> Result<Checkpoint, CheckpointError> {
     decode_covered(file).map(|(checkpoint, _)| checkpoint)
 }
 
-/// The same checkpoint, which says that up to these offsets logs may have some without records. `None`: it says so already, or is of a release that
-/// did not.
+/// The same checkpoint, which says that up to these offsets logs may have some without records (one of a release that did not know of it does not), and that these
+/// segments have something of them, too. `None`: it says so already.
 ///
 /// # Errors
 /// As [`decode`].
-pub(crate) fn with_gaps(file: &[u8], gaps: &HashMap<LogId, Offset>) -> Result<Option<Vec<u8>>, CheckpointError> {
+pub(crate) fn with_repairs(
+    file: &[u8],
+    gaps: &HashMap<LogId, Offset>,
+    segments: &HashMap<LogId, Vec<u64>>,
+) -> Result<Option<Vec<u8>>, CheckpointError> {
     let (checkpoint, covered) = decode_covered(file)?;
-    let (mut out, mut is_changed) = (file.to_vec(), false);
+    let (mut out, mut is_changed, mut copied) = (Vec::with_capacity(file.len()), false, 0);
     for log in &checkpoint.logs {
-        let (Some(until), Some(at)) = (gaps.get(&log.id), log.marked_at) else { continue };
-        if log.marked < *until {
-            out[at..at + 8].copy_from_slice(&until.0.to_le_bytes());
-            is_changed = true;
+        let mut held = log.segments.clone();
+        segments.get(&log.id).into_iter().flatten().for_each(|sequence| held.insert(*sequence));
+        let gap = gaps.get(&log.id).filter(|until| log.marked < **until);
+        if gap.is_none() && held.iter().eq(log.segments.iter()) {
+            continue;
         }
+        is_changed = true;
+        // Behind its length a record ends with what its segments are.
+        let Range { start, end } = log.bytes_of.clone();
+        let segments_at = end - 12 - log.segments.words().1.len() * 8;
+        let mut record = file[start..segments_at].to_vec();
+        if let (Some(until), Some(at)) = (gap, log.marked_at) {
+            record[at - start..at - start + 8].copy_from_slice(&until.0.to_le_bytes());
+        }
+        put_segments(&held, &mut record);
+        out.extend_from_slice(&file[copied..start - 4]);
+        out.extend_from_slice(&(record.len() as u32).to_le_bytes());
+        out.extend_from_slice(&record);
+        copied = end;
     }
-    let crc = crc32c(&out[..covered]);
-    out[covered..covered + 4].copy_from_slice(&crc.to_le_bytes());
+    out.extend_from_slice(&file[copied..covered]);
+    let crc = crc32c(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out.resize(padded(out.len()), 0);
     Ok(is_changed.then_some(out))
 }
 
@@ -354,6 +381,7 @@ fn decode_covered(file: &[u8]) -> Result<(Checkpoint, usize), CheckpointError> {
 
 /// A log whose record ends at byte `end_at` of the file.
 fn decode_log(mut reader: Reader<'_>, version: u16, end_at: usize) -> Result<CheckpointLog, CheckpointError> {
+    let length = reader.0.len();
     let (id, start, end, bytes) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
     let mut terms = Vec::new();
     for _ in 0..reader.u32()? {
@@ -403,6 +431,7 @@ fn decode_log(mut reader: Reader<'_>, version: u16, end_at: usize) -> Result<Che
         producers,
         marked,
         marked_at,
+        bytes_of: end_at - length..end_at,
         segments: SegmentSet::from_words(first_word, words),
     })
 }

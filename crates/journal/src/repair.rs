@@ -31,7 +31,7 @@ use crate::keeper::Copy;
 use crate::reached;
 use crate::readable::copy_readable;
 use crate::run::Run;
-use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind, segment_name};
+use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind, segment_name, sequence_of};
 use crate::survey::{Damage, Hole, Place, SegmentSurvey, Survey};
 
 /// A file while it is made.
@@ -138,7 +138,11 @@ pub fn repair(
     let storage = RealStorage::open(folder, IoMode::Buffered).map_err(failed("open the journal's folder"))?;
     let mut repaired = Repaired::default();
     if !wanted.is_empty() {
-        note_gaps(&storage, folder, survey)?;
+        let mut segments: HashMap<LogId, Vec<u64>> = HashMap::new();
+        for (segment, missing) in &missing {
+            missing.iter().for_each(|run| segments.entry(run.log).or_default().push(segment.sequence));
+        }
+        note_gaps(&storage, folder, survey, &segments)?;
     }
     rename(&storage, folder, &wanted, original, &mut repaired)?;
     for (segment, missing) in missing {
@@ -157,6 +161,7 @@ pub fn repair(
     }
     for damage in &wanted {
         match damage.place {
+            Place::Newest { sequence, .. } => stand_between(&storage, folder, survey, sequence)?,
             Place::Checkpoint { damaged, whole } => {
                 let io = failed("write a checkpoint");
                 let _ = storage.remove(NAME_REPAIRING);
@@ -263,8 +268,14 @@ fn keep(storage: &RealStorage, folder: &Path, name: &str) -> Result<(), RepairEr
     Ok(())
 }
 
-/// What takes the place of lost records has none. Checkpoints say up to where a log may have such offsets: who counts messages looks for them below.
-fn note_gaps(storage: &RealStorage, folder: &Path, survey: &Survey) -> Result<(), RepairError> {
+/// What takes the place of lost records has none. Checkpoints say up to where a log may have such offsets: who counts messages looks for them below. And they say in which
+/// segments they are: what takes the place of something that was in the archive is not where the log had anything.
+fn note_gaps(
+    storage: &RealStorage,
+    folder: &Path,
+    survey: &Survey,
+    segments: &HashMap<LogId, Vec<u64>>,
+) -> Result<(), RepairError> {
     let io = failed("write a checkpoint");
     let archived = |id: &LogId| survey.archived_until.get(id).copied().unwrap_or_default();
     let last = survey.logs.iter().filter_map(|(id, log)| Some((*id, log.lost.last()?.end)));
@@ -272,7 +283,7 @@ fn note_gaps(storage: &RealStorage, folder: &Path, survey: &Survey) -> Result<()
     for name in checkpoint::NAMES {
         // One that is damaged or missing says nothing; another one is used then.
         let Ok(bytes) = std::fs::read(folder.join(name)) else { continue };
-        let Ok(Some(noted)) = checkpoint::with_gaps(&bytes, &gaps) else { continue };
+        let Ok(Some(noted)) = checkpoint::with_repairs(&bytes, &gaps, segments) else { continue };
         let _ = storage.remove(NAME_REPAIRING);
         let file = storage.create(NAME_REPAIRING, noted.len() as u64).map_err(&io)?;
         file.write_at(0, &noted).and_then(|()| file.sync()).map_err(&io)?;
@@ -447,15 +458,7 @@ fn patch<'d>(
     };
     if let Some(created) = damages.iter().find_map(begins) {
         let size = survey.segments.iter().filter_map(|segment| segment.file.as_ref()?.size().ok()).max().unwrap_or(0);
-        let file = storage.create(NAME_REPAIRING, size.max(2 * SEGMENT_HEADER_BYTES as u64)).map_err(&io)?;
-        let header = SegmentHeader {
-            kind: SegmentKind::Journal,
-            journal: survey.journal,
-            sequence,
-            created,
-            replaces: Vec::new(),
-        };
-        file.write_at(0, &header.encode()).map_err(&io)?;
+        begin(storage, survey, (sequence, created), size).map_err(&io)?;
     } else {
         copy_readable(&folder.join(&name), &folder.join(NAME_REPAIRING), &|_| {}).map_err(&io)?;
     }
@@ -480,6 +483,39 @@ fn patch<'d>(
         file.write_at(position, &chunks).map_err(&io)?;
     }
     file.sync().map_err(&io)
+}
+
+/// A segment without chunks, under the name of what is being repaired.
+fn begin(
+    storage: &RealStorage,
+    survey: &Survey,
+    (sequence, created): (u64, Timestamp),
+    size: u64,
+) -> io::Result<Arc<dyn File>> {
+    let file = storage.create(NAME_REPAIRING, size.max(2 * SEGMENT_HEADER_BYTES as u64))?;
+    let (kind, journal, replaces) = (SegmentKind::Journal, survey.journal, Vec::new());
+    file.write_at(0, &SegmentHeader { kind, journal, sequence, created, replaces }.encode())?;
+    Ok(file)
+}
+
+/// Segments that were made behind the newest one say that those between were made as well: where these are gone, too, something stands for them.
+fn stand_between(storage: &RealStorage, folder: &Path, survey: &Survey, newest: u64) -> Result<(), RepairError> {
+    let io = failed("write a repaired segment");
+    let names = storage.list().map_err(&io)?;
+    let is_made = |sequence: &u64| {
+        let header = storage
+            .open(&segment_name(*sequence))
+            .and_then(|file| SegmentHeader::read(&*file).map_err(|error| io::Error::other(error.to_string())));
+        header.is_ok_and(|header| header.journal == survey.journal && header.sequence == *sequence)
+    };
+    let behind = names.iter().filter_map(|name| sequence_of(name)).filter(|sequence| *sequence > newest);
+    let Some(last) = behind.filter(is_made).max() else { return Ok(()) };
+    for sequence in (newest + 1..last).filter(|sequence| !names.contains(&segment_name(*sequence))) {
+        let _ = storage.remove(NAME_REPAIRING);
+        begin(storage, survey, (sequence, 0), 0).and_then(|file| file.sync()).map_err(&io)?;
+        put_in_place(storage, folder, &segment_name(sequence), Original::Dropped)?;
+    }
+    Ok(())
 }
 
 /// The chunk at `position` with empty batches in place of bodies that are not whole. State records that are not are left out.

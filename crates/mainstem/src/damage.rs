@@ -245,6 +245,9 @@ pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::R
     }
 }
 
+/// What a repair brings to light is repaired in turn, so often at the most.
+const LOOKS_MAX: usize = 4;
+
 /// Writes what is whole in a data folder to another one, which a broker opens.
 ///
 /// # Errors
@@ -303,6 +306,39 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     if look.surveys.first().is_none_or(|survey| survey.journal.is_nil()) {
         bail!("journal 0 is not there: {}; restore a backup", lost_with(0));
     }
+    repair_all(&copied, &look)?;
+    if !look.others.is_empty() {
+        copied.note_journals(Vec::new())?;
+    }
+    // What is not in them is lost, and was said to be.
+    create_folders(
+        &copied.archive(),
+        look.surveys.iter().filter(|survey| survey.objects > 0).map(|survey| survey.journal.to_string()),
+    )?;
+    // What is behind what is repaired may not have been known before.
+    let mut looks = 0..LOOKS_MAX;
+    while look.damages().any(Damage::is_repairable) && looks.next().is_some() {
+        look = Look::at(&copied, &copied.archive(), "reading what is repaired")?;
+        if look.damages().any(Damage::is_repairable) {
+            output::print(&look.shown())?;
+            repair_all(&copied, &look)?;
+        }
+    }
+    prove(&copied, &Settings::default()).context("no broker starts with what is left; restore a backup")?;
+    sync_all(out)?;
+    mark.lift()?;
+    output::print(&format!(
+        "{} is a data folder with all that was whole; what is lost is listed above\n",
+        out.display()
+    ))
+    .map(drop)
+}
+
+/// Puts something whole in the place of all that is damaged.
+///
+/// # Errors
+/// When nothing can take the place of something.
+fn repair_all(copied: &DataFolder, look: &Look) -> anyhow::Result<()> {
     for (number, survey) in look.surveys.iter().enumerate() {
         if let Some(damage) = survey.damages.iter().find(|damage| damage.is_fatal()) {
             bail!(
@@ -317,22 +353,7 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
             output::print(&format!("repaired {}\n", copied.journal(number).join(file).display()))?;
         }
     }
-    if !look.others.is_empty() {
-        copied.note_journals(Vec::new())?;
-    }
-    // What is not in them is lost, and was said to be.
-    create_folders(
-        &copied.archive(),
-        look.surveys.iter().filter(|survey| survey.objects > 0).map(|survey| survey.journal.to_string()),
-    )?;
-    prove(&copied, &Settings::default()).context("no broker starts with what is left; restore a backup")?;
-    sync_all(out)?;
-    mark.lift()?;
-    output::print(&format!(
-        "{} is a data folder with all that was whole; what is lost is listed above\n",
-        out.display()
-    ))
-    .map(drop)
+    Ok(())
 }
 
 /// Journals under each other's names get their own. One of another data folder goes: it is not what was there. True when something was changed.
@@ -472,6 +493,13 @@ pub fn accept(folder: &Path, number: usize, store: &dyn ArchiveStore, accepted: 
     }
     for file in repaired.files {
         tracing::warn!(target: "audit", journal = number, file, "repaired; the damaged file stays beside it");
+    }
+    // What was behind what is repaired may not have been known before.
+    let mut left = journal::survey(folder, number, store, &|_| {})?;
+    left.miss(&|_| true);
+    for Damage { id, file, position, what, .. } in left.damages.iter().filter(|damage| damage.is_repairable()) {
+        let next = "still damaged: who reads it gets errors until --accept-loss names it at a start";
+        tracing::error!(journal = number, id, file, position, what, next);
     }
     Ok(())
 }

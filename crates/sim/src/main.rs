@@ -117,7 +117,7 @@ fn run_seeds(cli: &Cli) -> ExitCode {
         println!("seed {} does not repeat itself: {first:?}, then {again:?}", cli.start);
         return ExitCode::FAILURE;
     }
-    let zero = coverage.print();
+    let zero = coverage.print(cli.seeds);
     println!("{} passed, {} failed", cli.seeds, u32::from(zero));
     if zero { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -165,6 +165,17 @@ fn a_virtual_host_whose_deletion_is_refused_halfway_is_deleted_later() {
             && left.iter().all(|queue| !queue.is_dropped() && node.broker.topic_by_id(queue.topic().id).is_some())
     );
     assert_eq!(queues.iter().filter(|queue| queue.is_dropped()).count(), queues.len() - left.len());
+    // Also once that was tried again: what came into it would go with the next start.
+    assert!(node.broker.delete_vhost("shop").is_err());
+    assert!(vhost.is_deleted());
+    let late = QueueDeclaration {
+        name: name("late"),
+        durable: true,
+        owner: None,
+        auto_delete: false,
+        arguments: Arguments::default(),
+    };
+    assert!(node.broker.declare_queue(&vhost, late, &Caller::broker(ConnectionId(1))).is_err());
     give_space(&mut node, &faults);
     assert!(node.broker.delete_vhost("shop").expect("deleted"));
     let logs: Vec<_> = queues.iter().map(|queue| Arc::clone(queue.log())).collect();

@@ -44,10 +44,14 @@ impl VhostDeletion {
         if self.name == DEFAULT_VHOST {
             return Err(SecurityError::DefaultVhost);
         }
-        vhost.set_deleted(true);
-        if let Err(error) = broker.commit(0, vec![put(record::deletion_key(&self.name), record::encode_deletion())]) {
-            vhost.set_deleted(false);
-            return Err(error.into());
+        // That an earlier deletion has begun is durable: it is gone on with, and nothing makes the virtual host be used again.
+        if !vhost.is_deleted() {
+            vhost.set_deleted(true);
+            let begun = put(record::deletion_key(&self.name), record::encode_deletion());
+            if let Err(error) = broker.commit(0, vec![begun]) {
+                vhost.set_deleted(false);
+                return Err(error.into());
+            }
         }
         Ok(Some(VhostEmptying::of(vhost)))
     }
