@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amqp_wire::{basic, queue, short};
-use broker::{Caller, DEFAULT_VHOST, Principal, QueueDeclaration, VhostWish};
+use broker::{Caller, DEFAULT_VHOST, Principal, QueueDeclaration, VhostDeletion, VhostWish};
 use routing::{Argument, Arguments, Declaration, Name, OwnedValue};
 use types::ConnectionId;
 
@@ -165,22 +165,42 @@ fn a_virtual_host_whose_deletion_is_refused_halfway_is_deleted_later() {
             && left.iter().all(|queue| !queue.is_dropped() && node.broker.topic_by_id(queue.topic().id).is_some())
     );
     assert_eq!(queues.iter().filter(|queue| queue.is_dropped()).count(), queues.len() - left.len());
-    // Also once that was tried again: what came into it would go with the next start.
-    assert!(node.broker.delete_vhost("shop").is_err());
-    assert!(vhost.is_deleted());
-    let late = QueueDeclaration {
-        name: name("late"),
-        durable: true,
-        owner: None,
-        auto_delete: false,
-        arguments: Arguments::default(),
-    };
-    assert!(node.broker.declare_queue(&vhost, late, &Caller::broker(ConnectionId(1))).is_err());
     give_space(&mut node, &faults);
     assert!(node.broker.delete_vhost("shop").expect("deleted"));
     let logs: Vec<_> = queues.iter().map(|queue| Arc::clone(queue.log())).collect();
     let node = node.restart();
     assert!(node.broker.vhosts().get("shop").is_none());
     assert!(logs.iter().all(|log| node.broker.journal_of(log.id()).log(log.id()).is_none()));
+    node.stop();
+}
+
+/// What came into it meanwhile would go with the next start.
+#[test]
+fn a_deletion_of_a_virtual_host_that_has_begun_is_not_undone_when_it_is_refused_again() {
+    const QUEUES: usize = 1_100;
+    let (mut node, faults) = start();
+    assert!(node.broker.put_vhost(VhostWish { name: "shop".to_owned(), ..VhostWish::default() }).expect("added"));
+    let (vhost, caller) = (node.broker.vhosts().get("shop").expect("it is there"), Caller::broker(ConnectionId(1)));
+    let wish = |name: &str| QueueDeclaration {
+        name: self::name(name),
+        durable: true,
+        owner: None,
+        auto_delete: false,
+        arguments: Arguments::default(),
+    };
+    for number in 0..QUEUES {
+        node.broker.declare_queue(&vhost, wish(&format!("q-{number}")), &caller).expect("declared");
+    }
+    let mut deletion = VhostDeletion::of("shop");
+    assert!(deletion.go_on(&node.broker).is_none(), "a thousand at once");
+    exhaust(&mut node, &faults, 0);
+    assert!(matches!(deletion.go_on(&node.broker), Some(Err(_))), "there is no space");
+    for _ in 0..2 {
+        assert!(node.broker.delete_vhost("shop").is_err());
+        assert!(vhost.is_deleted() && node.broker.declare_queue(&vhost, wish("late"), &caller).is_err());
+    }
+    give_space(&mut node, &faults);
+    assert!(node.broker.delete_vhost("shop").expect("deleted"));
+    assert!(node.broker.vhosts().get("shop").is_none());
     node.stop();
 }
