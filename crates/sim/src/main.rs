@@ -3,6 +3,7 @@
 
 mod archive;
 mod compacted;
+mod coverage;
 mod disk;
 mod random;
 mod state;
@@ -14,7 +15,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use journal::Planted;
 
-use world::{Coverage, Options, run};
+use coverage::Coverage;
+use world::{Options, run};
 
 /// Runs seeds; a failing one prints how to repeat it.
 #[derive(Parser)]

@@ -38,6 +38,7 @@ use clock::SimClock;
 
 use crate::archive::SimArchive;
 use crate::compacted;
+use crate::coverage::Coverage;
 use crate::disk::{Faults, SimDisk, SimSubmitter};
 use crate::random::Random;
 use crate::state::{self, State};
@@ -84,58 +85,6 @@ pub struct Options {
     pub operations: u64,
     /// A defect to be found.
     pub planted: Option<Planted>,
-}
-
-/// What is counted where it happens: many runs in which one of these does not have found nothing out about it.
-const HAPPENS: [&str; 25] = [
-    "batches beyond 4 MiB",
-    "batches done behind the start",
-    "both checkpoints missed",
-    "checkpoints",
-    "compaction passes",
-    "damaged headers refused",
-    "damaged long chunks refused",
-    "deaths behind a rename",
-    "deaths beside a segment that stays",
-    "deaths inside the archiver",
-    "deaths inside the keeper",
-    "deaths within a rewriting",
-    "disks filled",
-    "disks that were full for long",
-    "ends of logs refused",
-    "journals replayed without checkpoints",
-    "logs dropped, and others made",
-    "newest segments missed",
-    "power losses",
-    "restarts without work between",
-    "rewritings in spite of a failed read",
-    "segments missed without checkpoints",
-    "segments of a full disk that are shorter",
-    "segments rewritten",
-    "shared batches",
-];
-/// So many runs.
-const RUNS: u64 = 400;
-
-/// What the runs touched.
-#[derive(Default)]
-pub struct Coverage {
-    counts: BTreeMap<&'static str, u64>,
-}
-
-impl Coverage {
-    fn add(&mut self, what: &'static str, count: u64) {
-        *self.counts.entry(what).or_default() += count;
-    }
-
-    /// Prints all that so many runs have touched; true when something never was.
-    pub fn print(&mut self, runs: u64) -> bool {
-        for what in HAPPENS.iter().filter(|_| runs >= RUNS) {
-            self.add(what, 0);
-        }
-        self.counts.iter().for_each(|(what, count)| println!("{count:>12}  {what}"));
-        self.counts.values().any(|count| *count == 0)
-    }
 }
 
 #[derive(Default)]

@@ -6,7 +6,7 @@ use journal::{AppendItem, Appended};
 use types::{Durability, LogId};
 
 use super::{Kind, Sent, Waiting, World, durability, is_compacted, make_batch};
-use crate::world::Coverage;
+use crate::coverage::Coverage;
 
 /// Logs that take part: without producers, and not compacted.
 const LOGS: [u64; 4] = [1, 3, 7, 11];

@@ -12,6 +12,8 @@ const SECTOR: u64 = 4096;
 #[derive(Clone, Debug)]
 pub enum Harm {
     Missing,
+    /// And another one with it.
+    MissingWith(PathBuf),
     Empty,
     Cut(u64),
     Flip(u64),
@@ -49,6 +51,7 @@ impl Case {
     pub fn how(&self) -> &'static str {
         match self.harm {
             Harm::Missing => "missing",
+            Harm::MissingWith(_) => "missing, and another",
             Harm::Empty => "empty",
             Harm::Cut(_) => "cut",
             Harm::Flip(_) => "flipped byte",
@@ -67,6 +70,10 @@ impl Case {
         let write = || OpenOptions::new().read(true).write(true).open(&path).expect("openable");
         match &self.harm {
             Harm::Missing => fs::remove_file(&path).expect("removable"),
+            Harm::MissingWith(other) => {
+                fs::remove_file(&path).expect("removable");
+                fs::remove_file(folder.join(other)).expect("removable");
+            }
             Harm::Empty => write().set_len(0).expect("cut"),
             Harm::Cut(length) => write().set_len(*length).expect("cut"),
             Harm::Flip(at) => {
@@ -159,6 +166,13 @@ impl List<'_> {
             format!("with {other_name}"),
             Harm::Swap(other.strip_prefix(root).expect("inside").to_owned()),
         );
+    }
+
+    fn with(&mut self, kind: &'static str, path: &Path, other: &Path) {
+        let (root, other_name) =
+            (self.bases[self.base].folder.path(), other.file_name().expect("a name").to_string_lossy());
+        let other_name = other_name.into_owned();
+        self.add(kind, path, other_name, Harm::MissingWith(other.strip_prefix(root).expect("inside").to_owned()));
     }
 
     fn header(&mut self, kind: &'static str, path: &Path) {
@@ -500,6 +514,7 @@ fn of_behind(list: &mut List<'_>) {
     list.swap(kind, &all[all.len() - 3], &all[all.len() - 2]);
     list.swap(kind, &all[all.len() - 2], &all[all.len() - 1]);
     list.whole("newest segment", &all[all.len() - 1]);
+    list.with("newest segment", &all[all.len() - 1], &all[all.len() - 2]);
     list.checkpoint();
 }
 
@@ -518,7 +533,13 @@ fn of_archived(list: &mut List<'_>) {
     list.add("object", &middle, "", Harm::Foreign(objects[1].clone()));
     list.add("object", &folder.join("archive/else"), "", Harm::Extra);
     list.checkpoint();
-    let (all, _) = begun(&folder);
+    let (all, prepared) = begun(&folder);
     list.whole("sealed segment", &all[0]);
-    list.whole("open segment", all.last().expect("one is open"));
+    let newest = all.last().expect("one is open");
+    list.whole("open segment", newest);
+    list.with("open segment", newest, &all[all.len() - 2]);
+    // The one that was made for what follows says that both were there.
+    if let Some(made) = prepared.first() {
+        list.with("open segment", newest, made);
+    }
 }
