@@ -210,8 +210,11 @@ impl Surveyor<'_> {
             };
             let first = chain.map_or(LogIndex(0), |chain| chain.index).next();
             let reached = self.reached;
-            let durable =
-                |next: &ChunkHeader| next.index > first && (next.durable_index >= first || next.index <= reached);
+            // One of an earlier term is left of what a start has cut off.
+            let term = chain.map_or(Term::default(), |chain| chain.term);
+            let durable = |next: &ChunkHeader| {
+                next.index > first && next.term >= term && (next.durable_index >= first || next.index <= reached)
+            };
             let Some((next, header)) = self.next_header(&mut window, one.sequence, (position, u64::MAX), durable)
             else {
                 if let Some(chain) = chain.as_mut() {

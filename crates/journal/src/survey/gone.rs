@@ -187,7 +187,7 @@ impl Surveyor<'_> {
         let continues = |later: &u64| {
             let next = self.first_of(*later)?;
             let says = next.durable_index > chain.index || next.index <= self.reached;
-            (next.index > chain.index.next() && says).then_some((*later, next))
+            (next.index > chain.index.next() && next.term >= chain.term && says).then_some((*later, next))
         };
         let (later, next) = sequences.iter().filter(|later| **later > sequence).find_map(continues)?;
         let (missing, last) = (later - sequence, LogIndex(next.index.0 - 1));
