@@ -128,7 +128,7 @@ impl Call<'_> {
         &self,
         mut part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (who, access, of) = (self.caller.who.clone(), self.access, self.caller.who.job_owner());
+        let (who, access, of) = (self.caller.who.clone(), self.access, self.caller.who.job_owner().apart());
         let mut has_begun = false;
         let parts = move |broker: &Arc<Broker>| {
             if !has_begun && let Err(refusal) = check_access(&who.now(), access) {

@@ -118,7 +118,7 @@ impl Call<'_> {
         &self,
         mut part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (who, access, of) = (self.who.clone(), self.access, self.who.job_owner());
+        let (who, access, of) = (self.who.clone(), self.access, self.who.job_owner().apart());
         let vhost = self.filled.iter().find(|(name, _)| *name == "vhost").map(|(_, value)| (*value).to_owned());
         let mut has_begun = false;
         let parts = move |broker: &Arc<Broker>| {

@@ -181,12 +181,12 @@ fn others_have_their_turns_while_a_virtual_host_with_many_queues_is_deleted() {
         tell_end.send(("deleted", usize::from(outcome.expect("deleted")))).expect("it is waited for");
         Some(done())
     };
-    assert!(node.broker.control_in_turns(NOBODY, JobOwner::of("deletes", None), Box::new(deletes)));
+    assert!(node.broker.control_in_turns(NOBODY, JobOwner::of("user", None).apart(), Box::new(deletes)));
     let other = move |_: &Arc<broker::Broker>| {
         tell.send(("other", vhost.queues().len())).expect("it is waited for");
         done()
     };
-    assert!(node.broker.control(NOBODY, JobOwner::of("other", None), Box::new(other)));
+    assert!(node.broker.control(NOBODY, JobOwner::of("user", None), Box::new(other)));
     drop(goes_on);
     let (who, queues) = told.recv().expect("one of them");
     assert!(who == "other" && (1..QUEUES).contains(&queues), "{who}: {queues}");
