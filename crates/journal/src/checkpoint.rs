@@ -452,3 +452,47 @@ fn decode_transactions(reader: &mut Reader<'_>) -> Result<Transactions, Checkpoi
     }
     Ok(Transactions::from_parts(open, aborted))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The part of a log's record that the writer knows, without terms, producers and transactions.
+    fn record(id: u64, end: u64) -> Vec<u8> {
+        let mut out: Vec<u8> = [id, 0, end, 700].iter().flat_map(|field| field.to_le_bytes()).collect();
+        out.extend_from_slice(&[0; 8]);
+        encode_transactions(&Transactions::default(), &mut out);
+        out.extend_from_slice(&5_u64.to_le_bytes());
+        out
+    }
+
+    fn set(members: &[u64]) -> SegmentSet {
+        let mut set = SegmentSet::default();
+        members.iter().for_each(|member| set.insert(*member));
+        set
+    }
+
+    /// What a repair notes changes nothing else.
+    #[test]
+    fn a_repair_is_noted_of_the_logs_that_it_is_about() {
+        let replay = ReplayFrom { segment: 40, index: LogIndex(9), term: Term(3), crc: 7 };
+        let records = [record(1, 100), record(2, 200), record(3, 300)];
+        let sets = [set(&[30]), set(&[]), set(&[31, 200])];
+        let logs = records.iter().map(|record| &record[..]).zip(sets.iter().cloned());
+        let logs: Vec<(&[u8], SegmentSet)> = logs.collect();
+        let (state, ended) = (StateMap::default(), BTreeSet::from([LogId(8)]));
+        let file = encode(Uuid::from_u128(1), (replay, 4), logs.into_iter(), &state, &ended);
+        let gaps = HashMap::from([(LogId(1), Offset(90)), (LogId(3), Offset(4))]);
+        let segments = HashMap::from([(LogId(2), vec![29, 120]), (LogId(3), vec![31])]);
+        let noted = with_repairs(&file, &gaps, &segments).expect("it is whole").expect("it is changed");
+        let (old, new) = (decode(&file).expect("it is whole"), decode(&noted).expect("it is whole"));
+        let seen = |one: &Checkpoint| {
+            let logs = one.logs.iter().map(|log| (log.id.0, log.end.0, log.marked.0, log.segments.clone()));
+            (one.replay, one.number, one.ended.clone(), logs.collect::<Vec<_>>())
+        };
+        assert_eq!(seen(&old).3, [(1, 100, 5, set(&[30])), (2, 200, 5, set(&[])), (3, 300, 5, set(&[31, 200]))]);
+        let wanted = vec![(1, 100, 90, set(&[30])), (2, 200, 5, set(&[29, 120])), (3, 300, 5, set(&[31, 200]))];
+        assert_eq!(seen(&new), (old.replay, 4, vec![LogId(8)], wanted));
+        assert!(with_repairs(&noted, &gaps, &segments).expect("it is whole").is_none(), "it says so already");
+    }
+}
