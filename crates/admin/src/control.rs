@@ -61,11 +61,25 @@ pub fn control<T: Send + 'static>(
     work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static,
 ) -> Option<T> {
     let mut work = Some(work);
-    control_in_turns(broker, of, move |broker| work.take().map(|work| work(broker)))
+    wait_for(broker, of, move |broker| work.take().map(|work| work(broker)))
 }
 
-/// The same for work that is done in parts, of which the last one has an outcome.
-pub fn control_in_turns<T: Send + 'static>(
+/// The same for work in parts, of which the last one has an outcome, and between which others of its owner have turns, too. `judge` says before the first of them
+/// whether he may: what has begun comes to its end.
+pub fn control_in_turns<T: Send + 'static, E: Send + 'static>(
+    broker: &Arc<Broker>,
+    of: JobOwner,
+    judge: impl FnOnce() -> Result<(), E> + Send + 'static,
+    mut part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,
+) -> Option<Result<T, E>> {
+    let mut judge = Some(judge);
+    wait_for(broker, of.apart(), move |broker| match judge.take().map_or(Ok(()), |judge| judge()) {
+        Ok(()) => part(broker).map(Ok),
+        Err(refusal) => Some(Err(refusal)),
+    })
+}
+
+fn wait_for<T: Send + 'static>(
     broker: &Arc<Broker>,
     of: JobOwner,
     mut part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,

@@ -286,20 +286,19 @@ pub(crate) fn with_repairs(
     segments: &HashMap<LogId, Vec<u64>>,
 ) -> Result<Option<Vec<u8>>, CheckpointError> {
     let (checkpoint, covered) = decode_covered(file)?;
-    let (mut out, mut is_changed, mut copied) = (Vec::with_capacity(file.len()), false, 0);
+    let (mut out, mut copied) = (Vec::with_capacity(file.len()), 0);
     for log in &checkpoint.logs {
         let mut held = log.segments.clone();
         segments.get(&log.id).into_iter().flatten().for_each(|sequence| held.insert(*sequence));
-        let gap = gaps.get(&log.id).filter(|until| log.marked < **until);
+        let gap = gaps.get(&log.id).filter(|until| log.marked < **until).zip(log.marked_at);
         if gap.is_none() && held.iter().eq(log.segments.iter()) {
             continue;
         }
-        is_changed = true;
         // Behind its length a record ends with what its segments are.
         let Range { start, end } = log.bytes_of.clone();
         let segments_at = end - 12 - log.segments.words().1.len() * 8;
         let mut record = file[start..segments_at].to_vec();
-        if let (Some(until), Some(at)) = (gap, log.marked_at) {
+        if let Some((until, at)) = gap {
             record[at - start..at - start + 8].copy_from_slice(&until.0.to_le_bytes());
         }
         put_segments(&held, &mut record);
@@ -312,7 +311,7 @@ pub(crate) fn with_repairs(
     let crc = crc32c(&out);
     out.extend_from_slice(&crc.to_le_bytes());
     out.resize(padded(out.len()), 0);
-    Ok(is_changed.then_some(out))
+    Ok((copied > 0).then_some(out))
 }
 
 /// Whose checkpoint a file says that it is; whether it is whole is not looked at.

@@ -126,18 +126,11 @@ impl Call<'_> {
     /// 403, 503.
     pub fn control_in_turns<T: Send + 'static>(
         &self,
-        mut part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,
+        part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (who, access, of) = (self.caller.who.clone(), self.access, self.caller.who.job_owner().apart());
-        let mut has_begun = false;
-        let parts = move |broker: &Arc<Broker>| {
-            if !has_begun && let Err(refusal) = check_access(&who.now(), access) {
-                return Some(Err(refusal));
-            }
-            has_begun = true;
-            part(broker).map(Ok)
-        };
-        crate::control::control_in_turns(self.broker(), of, parts).ok_or_else(Answer::busy)?
+        let (who, access, of) = (self.caller.who.clone(), self.access, self.caller.who.job_owner());
+        let judge = move || check_access(&who.now(), access);
+        crate::control::control_in_turns(self.broker(), of, judge, part).ok_or_else(Answer::busy)?
     }
 
     /// The same as [`Call::control`] for what takes rights as well: `judge` says in the same turn, of what is there and of the rights that he has then, whether he may.

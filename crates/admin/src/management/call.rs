@@ -116,19 +116,12 @@ impl Call<'_> {
     /// 401, 404, 503.
     pub fn control_in_turns<T: Send + 'static>(
         &self,
-        mut part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,
+        part: impl FnMut(&Arc<Broker>) -> Option<T> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (who, access, of) = (self.who.clone(), self.access, self.who.job_owner().apart());
+        let (who, access, of) = (self.who.clone(), self.access, self.who.job_owner());
         let vhost = self.filled.iter().find(|(name, _)| *name == "vhost").map(|(_, value)| (*value).to_owned());
-        let mut has_begun = false;
-        let parts = move |broker: &Arc<Broker>| {
-            if !has_begun && let Err(refusal) = who.now().check(access, vhost.as_deref()) {
-                return Some(Err(refusal));
-            }
-            has_begun = true;
-            part(broker).map(Ok)
-        };
-        crate::control::control_in_turns(self.broker(), of, parts).ok_or_else(Answer::busy)?
+        let judge = move || who.now().check(access, vhost.as_deref());
+        crate::control::control_in_turns(self.broker(), of, judge, part).ok_or_else(Answer::busy)?
     }
 }
 

@@ -76,7 +76,9 @@ fn settle_through(
             channel.unacked.take_through(through, SETTLED_AT_ONCE, |tag, consumer, offset| {
                 count += 1;
                 let one = transaction.hold_outcome(HeldOutcome { tag, consumer, offset, outcome }, now);
-                held = std::mem::replace(&mut held, Ok(())).and(one);
+                if held.is_ok() {
+                    held = one;
+                }
             })
         }
         _ => channel
