@@ -154,7 +154,7 @@ class Check:
         """`parts`: of how many parts, each in the order of the queue, the answer consists at most; 0: there is no order."""
         model, items = self.model, queue.items
         where, seen = f"queue {queue.name}:", set(names)
-        twice = model.journals > 1 and (queue.name == GRAVES or queue.late)
+        twice = model.may_repeat(queue)
         insist(len(seen) == len(names) or twice, where, "there more than once are",
                some(sorted({name for name in names if names.count(name) > 1})))
         foreign = [name for name in names if name not in items]

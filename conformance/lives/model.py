@@ -128,6 +128,10 @@ class Model:
         self.counter += 1
         return self.counter
 
+    def may_repeat(self, queue):
+        """With several journals a delayed message, and what has died, is written to one and taken from another: a death between them leaves it twice."""
+        return self.journals > 1 and (queue.late or queue.name == GRAVES)
+
     def living(self, *kinds):
         return [queue for queue in self.queues.values() if queue.exists and (not kinds or queue.kind in kinds)]
 
@@ -227,7 +231,7 @@ class Model:
                 self.offsets[key] = self.offsets.get(key, {-1}) | {offset}
         if committed is None:
             self.bonds.append(list(transaction.entries))
-        if committed:
+        if committed is not False:
             for topic in {entry[1] for entry in transaction.entries} & set(self.topics):
                 self.fade(topic)
         transaction.open, transaction.entries, transaction.offsets, transaction.added, transaction.doubtful = False, [], {}, set(), []

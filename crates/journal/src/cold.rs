@@ -421,6 +421,10 @@ impl Journal {
                 bytes < limit
             },
         );
+        #[cfg(feature = "planted")]
+        if self.planted() == Some(crate::Planted::HideBehindMissing) {
+            runs.retain(|_| found.is_ok());
+        }
         match found {
             Err(error) if runs.is_empty() => {
                 if let ReadError::Missing { log, offset } = error {

@@ -136,6 +136,18 @@ pub enum Planted {
     CountAlone,
     /// Lets state have what is kept of a full disk for what gives space back.
     SpendLast,
+    /// Makes the file of a segment anew although an attempt that failed has left it.
+    InsistOnNew,
+    /// Leaves segments as they are of which a twentieth is live.
+    LeaveTwentieth,
+    /// Takes records that are done for live.
+    CountDone,
+    /// Forgets silent producers when a checkpoint is written, and at no other time.
+    ExpireAtCheckpoints,
+    /// Archives what is not worth it otherwise when the window is exceeded, and not before.
+    AwaitHurry,
+    /// Answers who asks for records before an object that is missing as if these were in it.
+    HideBehindMissing,
 }
 
 #[cfg(feature = "planted")]

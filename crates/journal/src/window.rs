@@ -14,6 +14,7 @@
 //!   taken nothing for [`NO_PROGRESS_MS`], or after [`WAIT_MS`] in any case, one more segment is added, beyond the window.
 //!   While the keeper waits for room the archiver works without rest, wherever the marks lie.
 //! * V3 A journal that is beyond its window, because that was made smaller or for V2, takes as much as the archive does.
+//! * V4 Checkpoints of much state leave room for [`SEGMENTS_LEFT`] segments, even beyond the window: it is told.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -25,6 +26,8 @@ const WAIT_MS: i64 = 20_000;
 const NO_PROGRESS_MS: i64 = 5_000;
 /// The calm mark is at most this many segments before the full one.
 const ROOM_SEGMENTS_MAX: u64 = 4;
+/// So many segments there may be in any case: no archive helps against what state takes.
+const SEGMENTS_LEFT: u64 = 4;
 /// Full pressure.
 const ALL: u64 = 1000;
 
@@ -42,6 +45,11 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
+    /// The window, or more where checkpoints and what is kept for them take so much of it that too little is left for segments.
+    pub fn beside(others: u64, window: u64, segment: u64) -> Self {
+        Self::new(window.max(others + SEGMENTS_LEFT * segment), segment)
+    }
+
     /// For a window of at least four segments. Half of it is the archiver's, if that is not more than a few segments: while it moves some of
     /// them as many are written.
     pub fn new(window: u64, segment: u64) -> Self {
@@ -231,6 +239,19 @@ mod tests {
             .map(|used| marks.pressure(used));
         assert_eq!((pressure[0], pressure[1], pressure[3], pressure[4], pressure[5]), (0.0, 0.0, 1.0, 1.0, 1.0));
         assert!((0.45..0.55).contains(&pressure[2]), "{pressure:?}");
+    }
+
+    #[test]
+    fn checkpoints_that_fill_the_window_hold_up_no_data() {
+        let (window, segment) = (16_000, 1000);
+        let state = WindowState::default();
+        for others in [0, 3_000, 12_000, 16_000, 90_000] {
+            let marks = Marks::beside(others, window, segment);
+            let granted = Gate::default().ask(&marks, &state, others + 3 * segment, 0);
+            assert_eq!(granted, Some(Grant::Room), "beside {others}: {marks:?}");
+            assert!(marks.calm < marks.hurry && marks.hurry < marks.full, "{marks:?}");
+        }
+        assert_eq!(Marks::beside(12_000, window, segment), Marks::new(window, segment));
     }
 
     /// The outcome of asking at these times, with so much taken by then.

@@ -16,14 +16,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
+use anyhow::Context as _;
 use bytes::Bytes;
 use journal::ArchiveStore;
 use journal::disk::{File, IoMode, RealStorage, SECTOR, Storage};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Name;
 use object_store::{ObjectStore, ObjectStoreExt};
+use parking_lot::Mutex;
 
-use crate::data_folder::create_private;
+use crate::archive_lock::OwnObjects;
+use crate::data_folder::{create_private, unless_missing};
 
 /// Objects in a folder of the machine.
 pub struct FolderArchive {
@@ -31,6 +34,7 @@ pub struct FolderArchive {
     store: LocalFileSystem,
     writing: RealStorage,
     reading: RealStorage,
+    owned: Mutex<Vec<OwnObjects>>,
 }
 
 /// Written at once: a commit waits for one such piece at most.
@@ -77,27 +81,32 @@ fn io_error(error: object_store::Error) -> io::Error {
 }
 
 impl FolderArchive {
-    /// Opens `folder`, creating it if it is new. What an unfinished write left there is removed.
+    /// Opens `folder`, creating it if it is new.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn open(folder: &Path, mode: IoMode) -> io::Result<Self> {
         create_private(folder)?;
-        // Others may have files beside those of the journals.
-        for entry in std::fs::read_dir(folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() && uuid::Uuid::try_parse(&entry.file_name().to_string_lossy()).is_ok() {
-                remove_unfinished(&entry.path())
-                    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", entry.path().display())))?;
-            }
-        }
         let store = LocalFileSystem::new_with_prefix(folder).map_err(io_error)?;
         Ok(Self {
             folder: folder.canonicalize()?,
             store,
             writing: RealStorage::open(folder, mode)?,
             reading: RealStorage::reading(folder, mode),
+            owned: Mutex::default(),
         })
+    }
+
+    /// From now on objects of this journal are put and deleted by nobody else, as long as this is there. What an unfinished write left of them is removed.
+    ///
+    /// # Errors
+    /// Another process has them. Those of the file system.
+    pub fn own(&self, journal: &str, data: &Path) -> anyhow::Result<()> {
+        let owned = OwnObjects::take(&self.folder, journal, data)?;
+        let objects = self.folder.join(journal);
+        unless_missing(remove_unfinished(&objects)).with_context(|| objects.display().to_string())?;
+        self.owned.lock().push(owned);
+        Ok(())
     }
 
     /// Creates folders of objects, durably.
@@ -357,7 +366,8 @@ mod tests {
         ];
         left.iter().for_each(|name| std::fs::write(folder.path().join(name), b"half").expect("writable"));
         drop(archive);
-        FolderArchive::open(&folder.path().join("archive"), mode).expect("a folder");
+        let archive = FolderArchive::open(&folder.path().join("archive"), mode).expect("a folder");
+        archive.own(&uuid::Uuid::from_u128(7).to_string(), folder.path()).expect("its objects");
         let there = left.each_ref().map(|name| folder.path().join(name).exists());
         assert_eq!(there, [false, true, true, true], "what others have there stays");
     }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use crate::backup::manifest;
 use crate::unfinished;
 
 /// The newest format that this release reads, and writes into folders that are finalized.
@@ -97,6 +98,9 @@ impl DataFolder {
         create_private(path).with_context(|| format!("--data {}", path.display()))?;
         // Before anything is written to it, and once more when no restore takes it for an empty one any more.
         unfinished::check(path)?;
+        if path.join(manifest::NAME).exists() {
+            bail!("--data {} is a backup, which stays as it is: restore it to a new folder", path.display());
+        }
         let lock = take_lock(path)?;
         unfinished::check(path)?;
         let meta_path = path.join("meta.toml");

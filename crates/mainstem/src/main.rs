@@ -5,6 +5,7 @@
 
 mod admission;
 mod archive_folder;
+mod archive_lock;
 mod backlogs;
 mod backup;
 mod certificate;

@@ -379,7 +379,7 @@ fn backups(config: &Config, folder: &DataFolder, journals: &[Arc<Journal>], mode
 }
 
 /// Where archive objects are kept.
-fn open_archive(config: &Config, folder: &DataFolder, mode: IoMode) -> anyhow::Result<Arc<dyn ArchiveStore>> {
+fn open_archive(config: &Config, folder: &DataFolder, mode: IoMode) -> anyhow::Result<Arc<FolderArchive>> {
     let path = archive_path(config, folder);
     Ok(Arc::new(
         FolderArchive::open(&path, mode).with_context(|| format!("mainstem.archive.folder {}", path.display()))?,
@@ -444,14 +444,17 @@ fn open_journals(
         let opened = journal::open(
             sized,
             storage,
-            Arc::clone(&archive),
+            Arc::clone(&archive) as Arc<dyn ArchiveStore>,
             submitter(mode)?,
             Arc::new(SystemClock),
             uuid::Uuid::new_v4(),
         )
         .map_err(|error| refusal(&error, config))
         .with_context(|| path.display().to_string())?;
-        folder.check_owner(number, &opened.journal.uuid().to_string())?;
+        let id = opened.journal.uuid().to_string();
+        folder.check_owner(number, &id)?;
+        // Nothing was written so far but the journal itself.
+        archive.own(&id, folder.path())?;
         measurements.add_recovery(started.elapsed(), opened.replayed_bytes);
         let (replayed, millis) = (ByteSize(opened.replayed_bytes).to_string(), started.elapsed().as_millis() as u64);
         tracing::info!(journal = number, replayed, millis, "journal recovered");

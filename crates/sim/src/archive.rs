@@ -56,6 +56,24 @@ impl SimArchive {
         }
     }
 
+    /// One of the objects is gone, if there are any.
+    pub fn take(&self, random: &mut Random) -> Option<(String, Bytes)> {
+        let mut objects = self.inner.lock();
+        let at = random.below(objects.by_name.len() as u64) as usize;
+        let name = objects.by_name.keys().nth(at)?.clone();
+        objects.by_name.remove_entry(&name)
+    }
+
+    /// The object that has this name is gone.
+    pub fn take_named(&self, name: &str) -> Option<(String, Bytes)> {
+        self.inner.lock().by_name.remove_entry(name)
+    }
+
+    /// It is back.
+    pub fn put_back(&self, (name, bytes): (String, Bytes)) {
+        self.inner.lock().by_name.insert(name, bytes);
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.inner.lock().by_name.len()
@@ -65,6 +83,14 @@ impl SimArchive {
     pub fn counters(&self) -> ArchiveCounters {
         self.inner.lock().counters
     }
+}
+
+/// Whose object it is, and its first offset, as its name says (docs/formats/object.md).
+pub fn log_and_base(name: &str) -> Option<(u64, u64)> {
+    let (_, rest) = name.split_once('/')?;
+    let (log, rest) = rest.split_once('/')?;
+    let (base, _) = rest.split_once('-')?;
+    Some((log.parse().ok()?, base.parse().ok()?))
 }
 
 impl ArchiveStore for SimArchive {

@@ -33,12 +33,13 @@ struct Cli {
     /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared, short-sight, unmarked,
     /// omit-dropped, drop-unwritten, drop-absent,
     /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable, take-unreadable, load-replaced, forget-replacing,
-    /// stop-at-unreplaced, insist-on-spare, need-reserves, forgo-third, count-alone, spend-last; or all of them one by one
+    /// stop-at-unreplaced, insist-on-spare, need-reserves, forgo-third, count-alone, spend-last, insist-on-new, leave-twentieth, count-done, expire-at-checkpoints,
+    /// await-hurry, hide-behind-missing; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 29] = [
+const PLANTED: [(&str, Planted); 35] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -68,6 +69,12 @@ const PLANTED: [(&str, Planted); 29] = [
     ("forgo-third", Planted::ForgoThird),
     ("count-alone", Planted::CountAlone),
     ("spend-last", Planted::SpendLast),
+    ("insist-on-new", Planted::InsistOnNew),
+    ("leave-twentieth", Planted::LeaveTwentieth),
+    ("count-done", Planted::CountDone),
+    ("expire-at-checkpoints", Planted::ExpireAtCheckpoints),
+    ("await-hurry", Planted::AwaitHurry),
+    ("hide-behind-missing", Planted::HideBehindMissing),
 ];
 
 fn main() -> ExitCode {

@@ -8,6 +8,7 @@
 //! one is there; of two others what is done behind the start (`world/done.rs`). Checked before every restart: what
 //! `mainstem journal verify` reports (`world/start.rs`).
 
+mod absent;
 mod clock;
 mod damage;
 mod done;
@@ -16,6 +17,7 @@ mod full;
 mod harm;
 mod reads;
 mod rewriting;
+mod silent;
 mod start;
 mod ties;
 mod window;
@@ -73,10 +75,15 @@ const LARGE_RUNS: u64 = 25;
 /// … and one in so many batches there is as long as this and more.
 const LARGE_BATCHES: u64 = 60;
 const LARGE_BYTES: u64 = 4_300_000;
+/// In one of so many operations an object is gone for a while, in another one more is written than the window holds.
+const BESIDE: u64 = 800;
 /// One in so many times that a disk has space again it is filled before.
 const FULL_FOR_LONG: u64 = 3;
-/// … and objects are about so long.
+/// … and objects are about so long, …
 const OBJECT_BYTES: u64 = 16 << 10;
+/// … or, in one of so many runs, so long.
+const LONG_OBJECT_BYTES: u64 = 512 << 10;
+const LONG_OBJECTS: u64 = 5;
 
 /// What a run is like.
 #[derive(Clone, Copy, Debug)]
@@ -170,6 +177,8 @@ struct World {
     trims_refused: u64,
     ties: ties::Ties,
     waiting: BTreeMap<u64, Waiting>,
+    /// Batches that were sent again, and when.
+    sent_again: BTreeMap<u64, Timestamp>,
     next_token: u64,
     next_id: u64,
     last_term: u32,
@@ -187,7 +196,10 @@ struct World {
     starts: Random,
     /// What happens to rewritings.
     reclaims: Random,
+    /// What is not there for a while, and what else is tried beside everything.
+    absences: Random,
     segment_bytes: u64,
+    has_long_objects: bool,
     trace: u64,
 }
 
@@ -262,6 +274,7 @@ impl World {
             trims_refused: 0,
             ties: ties::Ties::default(),
             waiting: BTreeMap::new(),
+            sent_again: BTreeMap::new(),
             next_token: 1,
             next_id: 1,
             last_term: 0,
@@ -273,7 +286,9 @@ impl World {
             done: done::Done::new(seed),
             starts: Random::new(seed ^ 0x57A2_7500),
             reclaims: Random::new(seed ^ 0x2EC1_A135),
+            absences: Random::new(seed ^ 0xAB5E_4CE5),
             segment_bytes: if seed.is_multiple_of(LARGE_RUNS) { LARGE_SEGMENT_BYTES } else { SEGMENT_BYTES },
+            has_long_objects: seed % LONG_OBJECTS == 3,
             trace: seed,
         }
     }
@@ -292,18 +307,28 @@ impl World {
             index_bytes: 1 << 18,
             retention_check_ms: 500,
             window_bytes: Some(WINDOW_SEGMENTS * self.segment_bytes),
-            object_bytes: OBJECT_BYTES,
+            // What logs have of the oldest segments is not enough for an object in some runs.
+            object_bytes: if self.has_long_objects { LONG_OBJECT_BYTES } else { OBJECT_BYTES },
             archive_check_ms: 50,
             key_bytes: 1,
+            producer_expiry_ms: if self.forgets_producers() { silent::EXPIRY_MS } else { u64::MAX >> 1 },
             // One of the two seals segments for their keys alone.
             state_bytes: if self.name == "b" { STATE_BYTES } else { usize::MAX },
             planted: self.planted,
             ..JournalConfig::default()
         };
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let mut start =
-            start::Start { disk: &self.disk, archive: &self.archive, config, clock, random: &mut self.starts };
+        let mut start = start::Start {
+            disk: &self.disk,
+            archive: &self.archive,
+            config,
+            clock,
+            random: &mut self.starts,
+            absences: &mut self.absences,
+            unmissed: None,
+        };
         let opened = damage::open(&mut start, coverage)?;
+        let unmissed = start.unmissed;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(ShardId(0), Arc::clone(&sink) as Arc<dyn EventSink>);
         let mut running = Running {
@@ -339,7 +364,7 @@ impl World {
             |key| state::log_of(key, LOGS_AT_FIRST).is_some_and(|log| durability(log) == Durability::Memory);
         let gone = self.state.check(state, |key| power_lost && in_memory(key))?;
         coverage.add("memory state lost with the power", gone);
-        Ok(())
+        unmissed.map_or(Ok(()), |name| self.check_unmissed(&name, coverage))
     }
 
     fn check_after_restart(&mut self, power_lost: bool, coverage: &mut Coverage) -> Result<(), String> {
@@ -388,6 +413,11 @@ impl World {
         let choice = self.random.below(1000);
         self.note(choice);
         self.archive_rests = self.archive_rests.saturating_sub(1);
+        match self.absences.below(BESIDE) {
+            0 => self.miss_object(coverage)?,
+            1 => self.press_window(coverage)?,
+            _ => {}
+        }
         if choice == ARCHIVE_RESTS_AT {
             // An archive that takes long.
             self.archive_rests = self.random.below(ARCHIVE_RESTS_MAX);
@@ -410,7 +440,7 @@ impl World {
             460..480 => self.finish_some(coverage),
             480..740 => self.step(coverage)?,
             740..810 => self.archive(coverage),
-            810..880 => self.keep(coverage),
+            810..880 => self.keep(coverage)?,
             880..935 => {
                 let id = self.any_log();
                 self.read_some(id, coverage)?;
@@ -433,7 +463,7 @@ impl World {
                     self.drop_log(coverage);
                 }
                 self.drain(coverage)?;
-                (0..3).for_each(|_| self.keep(coverage));
+                (0..3).try_for_each(|_| self.keep(coverage))?;
                 let power = self.random.one_in(2);
                 self.crash(power, coverage)?;
             }
@@ -478,8 +508,11 @@ impl World {
         let repeat = self.random.one_in(12);
         let model = self.logs.entry(id).or_default();
         let sent = match model.last.clone() {
-            Some((_, sent)) if repeat && sent.producer.is_some() => {
+            Some((_, sent))
+                if repeat && sent.producer.is_some() && self.clock.now_ms() - sent.at < silent::SENT_AGAIN_MS =>
+            {
                 coverage.add("batches sent again", 1);
+                self.sent_again.insert(sent.id, self.clock.now_ms());
                 sent
             }
             _ => {
@@ -510,8 +543,13 @@ impl World {
             && drops::may_be_large(id)
             && sent.bytes == 0
             && self.random.one_in(LARGE_BATCHES);
-        coverage.add("batches beyond 4 MiB", u64::from(is_large));
-        let filler = if is_large { LARGE_BYTES + filler } else { filler };
+        // Any length up to twice that, or beyond it.
+        let filler = match is_large {
+            true if self.absences.one_in(2) => (1 << (15 + self.absences.below(8))) + filler,
+            true => LARGE_BYTES + filler,
+            false => filler,
+        };
+        coverage.add("batches beyond 4 MiB", u64::from(filler >= LARGE_BYTES));
         let batch = make_batch(&sent, filler as usize);
         let sent = Sent { bytes: batch.len() as u64, ..sent };
         let header = record::BatchHeader::parse(&batch).expect("the builder makes valid batches");
@@ -561,7 +599,7 @@ impl World {
         self.take_answers(coverage)
     }
 
-    fn keep(&mut self, coverage: &mut Coverage) {
+    fn keep(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         if let Some(running) = &mut self.running {
             running.keeper.step(Duration::ZERO);
             self.disk.end_turn();
@@ -570,6 +608,7 @@ impl World {
             coverage.add("segments of a full disk that are shorter", short as u64);
         }
         coverage.add("keeper turns", 1);
+        self.look_for_silent()
     }
 
     fn archive(&mut self, coverage: &mut Coverage) {
@@ -591,8 +630,7 @@ impl World {
                 self.archive(coverage);
             }
         }
-        self.keep(coverage);
-        Ok(())
+        self.keep(coverage)
     }
 
     fn take_answers(&mut self, coverage: &mut Coverage) -> Result<(), String> {
@@ -643,41 +681,6 @@ impl World {
             model.sizes.insert(base, sent.bytes);
         }
         model.last = Some((base, sent));
-        Ok(())
-    }
-
-    /// The start that readers see never goes back, not even after a crash, and retention takes nothing too early.
-    fn look_at_start(&mut self, id: LogId, coverage: &mut Coverage) -> Result<(), String> {
-        let (log, now) = (self.log(id), self.clock.now_ms());
-        let start = log.start().0;
-        let model = self.logs.entry(id).or_default();
-        if start < model.start {
-            return Err(format!("{id}: starts at {start}, and readers had seen it start at {}", model.start));
-        }
-        if start > model.start && start > model.start_possible {
-            coverage.add("starts moved by retention", 1);
-            let newest_gone = model.times.range(..start).next_back().map(|(_, at)| now - at);
-            let is_short = |model: &ModelLog, bytes: u64| {
-                model.sizes.range(start..).map(|(_, size)| size).sum::<u64>() + UNKNOWN_BYTES < bytes
-            };
-            let too_early = match retention(id) {
-                Retention { ms: Some(ms), .. } => newest_gone.is_some_and(|age| age <= ms as i64),
-                // What was never acknowledged may be there: it is looked at, if that can be read now.
-                Retention { bytes: Some(bytes), .. } if is_short(model, bytes) => {
-                    // Readers look at the start, too.
-                    model.start = start;
-                    self.read_all(id, coverage).is_ok() && is_short(self.logs.entry(id).or_default(), bytes)
-                }
-                Retention { bytes: Some(_), .. } => false,
-                _ => true,
-            };
-            if too_early {
-                return Err(format!(
-                    "{id}: starts at {start}, which is more than was to go; the newest that is gone was {newest_gone:?} old"
-                ));
-            }
-        }
-        self.logs.entry(id).or_default().start = start;
         Ok(())
     }
 

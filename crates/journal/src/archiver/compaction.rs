@@ -24,7 +24,7 @@ use types::{LogId, Offset, Timestamp};
 
 use super::keys::Keys;
 use super::rules::{Rules, Verdict};
-use super::{Archiver, ArchiverError, Pending, Turn};
+use super::{Archiver, ArchiverError, FAILED_REST_MS, Pending, Turn};
 use crate::archive::{Archived, ObjectWriter};
 use crate::cold::{ColdWant, ReadError};
 use crate::log::{Compaction, Log};
@@ -117,7 +117,7 @@ impl Archiver {
             Ok(true) => {
                 self.journal.metrics().compaction_passes.inc();
                 if !pass.full {
-                    self.resting.insert(pass.log.id(), self.journal.now_ms());
+                    self.put_to_rest(pass.log.id(), 0);
                 }
                 Ok(self.turn_of_pass())
             }
@@ -128,8 +128,8 @@ impl Archiver {
             // The start has passed what was to be read: the next pass begins there.
             Err(ArchiverError::Read(ReadError::Gone)) => Ok(Turn::Worked),
             Err(error) => {
-                // Not again before others had their turn.
-                self.put_off(&pass);
+                // Not again before others had their turn: each failure takes some time.
+                self.put_off(&pass, FAILED_REST_MS);
                 Err(error)
             }
         }
@@ -138,12 +138,18 @@ impl Archiver {
     /// Ends a pass in the middle; the log has its turn again later.
     pub(super) fn give_up_pass(&mut self) {
         if let Some(pass) = self.pass.take() {
-            self.put_off(&pass);
+            self.put_off(&pass, 0);
         }
     }
 
-    fn put_off(&mut self, pass: &Pass) {
-        self.resting.insert(pass.log.id(), self.journal.now_ms());
+    /// A log is left alone as long as there is between two looks, and not for less than `least` ms.
+    fn put_to_rest(&mut self, log: LogId, least: i64) {
+        let rest = (self.journal.config().archive_check_ms as i64).max(least);
+        self.resting.insert(log, self.journal.now_ms().saturating_add(rest));
+    }
+
+    fn put_off(&mut self, pass: &Pass, least: i64) {
+        self.put_to_rest(pass.log.id(), least);
         // It was not gone through.
         self.compacted.remove(&pass.log.id());
     }
@@ -159,7 +165,9 @@ impl Archiver {
         if self.looked.is_some_and(|at| (at..at.saturating_add(rest)).contains(&now)) {
             return None;
         }
-        self.resting.retain(|_, at| (*at..at.saturating_add(rest)).contains(&now));
+        // The clock may go back.
+        let longest = now.saturating_add(rest.max(FAILED_REST_MS));
+        self.resting.retain(|_, until| (now + 1..=longest).contains(until));
         let mut best: Option<(Arc<Log>, Compaction, Dirt)> = None;
         for log in self.logs() {
             let Some(policy) = log.compaction().filter(|_| !self.resting.contains_key(&log.id())) else { continue };

@@ -14,7 +14,7 @@ mod keys;
 mod moving;
 mod rules;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -41,6 +41,10 @@ const REST_MAX: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_millis(100);
 /// After an error.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// So many objects that could not be deleted, and still cannot, are tried at once; of so many it is logged.
+const FAILURES_MAX: usize = 16;
+/// A log that could not be compacted is left alone for so long, at least.
+const FAILED_REST_MS: i64 = 60_000;
 /// Records in one append.
 const RECORDS_MAX: usize = 1000;
 /// Niceness of its thread: readers of history and it are to use what others leave.
@@ -101,19 +105,27 @@ fn spawn_hurried(borrow: Receiver<Archiver>, give_back: SyncSender<Archiver>) ->
     spawned.is_ok()
 }
 
+/// Objects that could not be deleted: they are tried again now and then, and hold up nothing.
+#[derive(Default)]
+struct Undeleted {
+    names: VecDeque<String>,
+    tried: Timestamp,
+}
+
 /// The thread's work. `step` is called by it, or by a simulator.
 pub struct Archiver {
     journal: Arc<Journal>,
     pending: Option<Pending>,
     /// Objects without a record, to be deleted when no reader has them.
     retired: Vec<Arc<Archived>>,
+    undeleted: Undeleted,
     /// Of the last object made in this term.
     counter: u32,
     /// Nothing that a crash left is in the store any more.
     tidy: bool,
     /// A log that is being compacted.
     pass: Option<compaction::Pass>,
-    /// Logs that have been lately; when.
+    /// Logs that have been lately, or that failed; until when they are left alone.
     resting: HashMap<LogId, Timestamp>,
     /// Between which offsets a log was compacted last: if these are the same again, nothing can come of it.
     compacted: HashMap<LogId, (Offset, Offset)>,
@@ -128,6 +140,7 @@ impl Archiver {
             journal,
             pending: None,
             retired: Vec::new(),
+            undeleted: Undeleted::default(),
             counter: 0,
             tidy: false,
             pass: None,
@@ -228,7 +241,8 @@ impl Archiver {
         if !self.tidy {
             self.tidy_up()?;
         }
-        self.delete_retired()?;
+        self.delete_retired();
+        self.delete_undeleted();
         if self.delete_leftover() || self.delete_passed() {
             return Ok(Turn::Waiting);
         }
@@ -319,30 +333,71 @@ impl Archiver {
     }
 
     /// Deletes objects that are no part of a log, once no reader has them. Who wants none to go may say so between any two.
-    fn delete_retired(&mut self) -> Result<(), ArchiverError> {
-        let mut waiting = std::mem::take(&mut self.retired).into_iter();
-        while let Some(object) = waiting.next() {
-            let holders = self.journal.archive().holders.lock();
+    fn delete_retired(&mut self) {
+        let journal = Arc::clone(&self.journal);
+        for object in std::mem::take(&mut self.retired) {
+            let holders = journal.archive().holders.lock();
             if *holders > 0 {
                 self.retired.push(object);
                 continue;
             }
-            let number = self.journal.archive().open.forget(object.id);
-            number.into_iter().for_each(|number| self.journal.cold().forget(number));
+            let number = journal.archive().open.forget(object.id);
+            number.into_iter().for_each(|number| journal.cold().forget(number));
             if Arc::strong_count(&object) > 1 {
                 self.retired.push(object);
                 continue;
             }
-            let name = object.name(self.journal.uuid());
-            self.journal.unreadable_places().forget(&name);
-            if let Err(error) = self.journal.archive().store.delete(&name) {
-                self.retired.push(object);
-                self.retired.extend(waiting);
-                return Err(error.into());
-            }
-            self.journal.metrics().archive_deletes.inc();
+            let name = object.name(journal.uuid());
+            journal.unreadable_places().forget(&name);
+            self.delete(name);
         }
-        Ok(())
+    }
+
+    /// Deletes an object that nobody has; sooner or later.
+    fn delete(&mut self, name: String) {
+        match self.journal.archive().store.delete(&name) {
+            Ok(()) => _ = self.journal.metrics().archive_deletes.inc(),
+            Err(error) => {
+                if self.undeleted.names.len() < FAILURES_MAX {
+                    tracing::warn!(journal = self.journal.number(), name, %error, "an archive object cannot be deleted, that will be tried again");
+                }
+                self.undeleted.names.push_back(name);
+            }
+        }
+    }
+
+    /// Tries those again that could not be deleted.
+    fn delete_undeleted(&mut self) {
+        let (now, interval) = (self.journal.now_ms(), self.journal.config().archive_check_ms as i64);
+        if self.undeleted.names.is_empty() || (0..interval).contains(&now.saturating_sub(self.undeleted.tried)) {
+            return;
+        }
+        self.undeleted.tried = now;
+        let mut failures = 0;
+        for _ in 0..self.undeleted.names.len() {
+            if failures >= FAILURES_MAX {
+                break;
+            }
+            let Some(name) = self.undeleted.names.pop_front() else { break };
+            let holders = self.journal.archive().holders.lock();
+            let deleted =
+                if *holders > 0 { Ok(false) } else { self.journal.archive().store.delete(&name).map(|()| true) };
+            drop(holders);
+            match deleted {
+                Ok(true) => {
+                    self.journal.metrics().archive_deletes.inc();
+                    tracing::info!(
+                        journal = self.journal.number(),
+                        name,
+                        "an archive object that could not be deleted is"
+                    );
+                }
+                outcome => {
+                    failures += usize::from(outcome.is_err());
+                    self.undeleted.names.push_back(name);
+                }
+            }
+        }
     }
 
     /// Deletes objects that no record names, which a crash left, and says which are missing. Before anything is made.
@@ -367,9 +422,8 @@ impl Archiver {
             }
         }
         for name in found.difference(&known) {
-            self.journal.archive().store.delete(name)?;
-            self.journal.metrics().archive_deletes.inc();
-            tracing::info!(name, "deleted an archive object that the journal does not name");
+            tracing::info!(name, "an archive object that the journal does not name is deleted");
+            self.delete(name.clone());
         }
         self.tidy = true;
         Ok(())

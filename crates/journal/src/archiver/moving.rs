@@ -86,6 +86,8 @@ impl Archiver {
         // A segment that is wanted and not granted is all the hurry there is, wherever the marks lie: in a small window they lie closer
         // together than a segment is long.
         let hurried = marks.pressure(used) >= 1.0 || self.journal.window().is_held();
+        #[cfg(feature = "planted")]
+        let hurried = hurried && (self.journal.planted() != Some(crate::Planted::AwaitHurry) || used > marks.full);
         let sealed = self.journal.segments().sealed();
         let (mut victims, mut freed) = (Vec::new(), 0);
         let mut wanted = excess;

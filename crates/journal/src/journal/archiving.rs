@@ -14,7 +14,13 @@ impl Journal {
 
     /// Where in its window what begins, if it has one.
     pub(crate) fn marks(&self) -> Option<Marks> {
-        self.config.window_bytes.map(|window| Marks::new(window, self.config.segment_bytes))
+        self.config.window_bytes.map(|window| Marks::beside(self.window.others(), window, self.config.segment_bytes))
+    }
+
+    /// Do checkpoints, and what is kept for them, leave too little of the window?
+    pub(crate) fn is_window_narrow(&self) -> bool {
+        let marks = self.config.window_bytes.map(|window| Marks::new(window, self.config.segment_bytes));
+        self.marks() != marks
     }
 
     /// What the journal's files take, without those that are kept to be written again.

@@ -22,6 +22,9 @@ pub(super) struct Expiry {
     logs: Vec<Arc<Log>>,
     /// Place in the last of them.
     at: usize,
+    /// Checkpoints that had been written then.
+    #[cfg(feature = "planted")]
+    checkpoints: u64,
 }
 
 impl Expiry {
@@ -39,6 +42,13 @@ impl Keeper {
             expiry = expiry.min(SILENT_MS);
         }
         if !self.expiry.goes_on() {
+            #[cfg(feature = "planted")]
+            if self.journal.planted() == Some(crate::Planted::ExpireAtCheckpoints) {
+                let written = self.journal.metrics().checkpoints.get();
+                if std::mem::replace(&mut self.expiry.checkpoints, written) == written {
+                    return;
+                }
+            }
             if now < self.expiry.due {
                 return;
             }

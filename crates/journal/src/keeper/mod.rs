@@ -157,6 +157,8 @@ pub struct Keeper {
     gate: Gate,
     /// Room in the window is taken by files on their way out.
     waits_for_dead: bool,
+    /// Checkpoints leave too little of the window: that was told.
+    narrow: bool,
     failures: failures::Failures,
 }
 
@@ -261,6 +263,7 @@ impl Keeper {
             unmeasured: setbacks::Setbacks::default(),
             look,
             expiry: expiry::Expiry::default(),
+            narrow: false,
             gate: Gate::default(),
             waits_for_dead: false,
             failures: failures::Failures::default(),
@@ -375,6 +378,8 @@ impl Keeper {
             Ok(prepared) => {
                 if let Grant::Beyond(reason) = grant {
                     self.note_beyond(reason);
+                } else {
+                    self.note_narrow();
                 }
                 self.next_sequence += 1;
                 self.spares.note_made(self.journal.now_ms());
@@ -414,6 +419,8 @@ impl Keeper {
         let (sequence, size) = (self.next_sequence, self.journal.config().segment_bytes);
         let name = segment_name(sequence);
         let is_there = self.storage.list()?.contains(&name);
+        #[cfg(feature = "planted")]
+        let is_there = is_there && self.journal.planted() != Some(crate::Planted::InsistOnNew);
         if !is_there && !self.use_spare(&name) {
             let file = self.storage.create(&name, size).map_err(naming(&name))?;
             return self.begin_segment(file, (sequence, size), SEGMENT_HEADER_BYTES as u64);
@@ -449,6 +456,24 @@ impl Keeper {
         self.journal.metrics().window_exceeded.inc();
         let (bytes, window) = (self.journal.file_bytes(), self.journal.config().window_bytes);
         tracing::warn!(journal = self.journal.number(), reason, bytes, window, "the journal grows beyond its window");
+    }
+
+    /// There is one more segment; it may be beyond the window because checkpoints leave too little of that.
+    fn note_narrow(&mut self) {
+        let (journal, window) = (self.journal.number(), self.journal.config().window_bytes);
+        let (bytes, others) = (self.journal.file_bytes(), self.journal.window().others());
+        let is_beyond = self.journal.is_window_narrow() && window.is_some_and(|window| bytes > window);
+        self.journal.metrics().window_exceeded.inc_by(u64::from(is_beyond));
+        if is_beyond && !self.narrow {
+            tracing::warn!(
+                journal,
+                bytes,
+                window,
+                checkpoints = others,
+                "the journal grows beyond its window: checkpoints, and what is kept for them, leave too little of it"
+            );
+        }
+        self.narrow = is_beyond;
     }
 
     /// True when something was sealed.

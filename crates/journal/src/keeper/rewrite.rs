@@ -85,6 +85,12 @@ impl Keeper {
                     || self.stays(sequence)
                     || self.journal.window().is_being_emptied(sequence) && !limits.short
             };
+            #[cfg(feature = "planted")]
+            let blocked = |sequence| {
+                let is_left = |used: &Usage| used.sequence == sequence && used.kept_bytes > used.file_bytes / 20;
+                blocked(sequence)
+                    || self.journal.planted() == Some(crate::Planted::LeaveTwentieth) && usage.iter().any(is_left)
+            };
             let Some(victims) = choose(usage, &limits, blocked) else { break };
             let first = victims[0].sequence;
             let at = usage.iter().position(|used| used.sequence == first).unwrap_or(0);

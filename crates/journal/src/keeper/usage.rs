@@ -115,6 +115,8 @@ impl Keeper {
     pub(super) fn live_runs(&self, log: &Log, row: &LogRow, index: &SealedIndex) -> Result<Vec<Run>, SegmentError> {
         let start = log.start().max(log.archived_until());
         let done = log.done_within(row.base.max(start)..row.next);
+        #[cfg(feature = "planted")]
+        let done = if self.journal.planted() == Some(crate::Planted::CountDone) { Default::default() } else { done };
         let mut runs: Vec<Run> = Vec::new();
         for number in index.first_run_after(row, start)?..row.entries {
             let run = index.run(row, number)?;

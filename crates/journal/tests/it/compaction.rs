@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use journal::{AppendItem, ColdWant, Compaction, JournalConfig, Log, MemoryArchive, TailRead};
+use journal::{AppendItem, ArchiveStore, ColdWant, Compaction, JournalConfig, Log, MemoryArchive, TailRead};
 use record::{BatchBuilder, BatchHeader, Batches, Compression, Marker, Record};
 use types::Offset;
 
@@ -426,5 +426,36 @@ fn what_is_young_or_little_or_open_is_left_alone() {
     settle(&node, &[&models[3].log]);
     assert!(models[3].log.archived_until() > open_from);
     check(&node, &models[3], 5_000);
+    node.close();
+}
+
+/// Of the log that needs it most an object is gone.
+#[test]
+fn a_log_that_cannot_be_compacted_holds_up_no_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Arc::new(MemoryArchive::default());
+    let mut random = Random(7);
+    let mut node = open(folder.path(), &archive, config());
+    let mut models: Vec<Model> = (1..=2).map(|id| Model::new(node.log(id))).collect();
+    let fill = |node: &Node, models: &mut [Model], random: &mut Random| {
+        for model in models {
+            model.log.set_compaction(Some(eager()));
+            let batches = if model.log.id().0 == 1 { 900 } else { 300 };
+            (0..batches).for_each(|_| model.write(node, random, 5000, None));
+        }
+    };
+    fill(&node, &mut models, &mut random);
+    compacted(&models);
+    node.close();
+    let of_first = |(name, _): &(String, usize)| name.split('/').nth(1) == Some("1");
+    let (gone, _) = archive.lengths().into_iter().find(of_first).expect("it has objects");
+    archive.delete(&gone).expect("it is there");
+    node = open(folder.path(), &archive, config());
+    models.iter_mut().for_each(|model| model.log = node.log(model.log.id().0));
+    for _ in 0..3 {
+        fill(&node, &mut models, &mut random);
+        compacted(&models[1..]);
+    }
+    assert!(node.journal.unreadable().iter().any(|place| place.file == gone), "it was tried");
     node.close();
 }

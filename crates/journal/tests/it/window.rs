@@ -30,15 +30,30 @@ enum Mood {
     Waits,
 }
 
+/// The first object that is to be deleted is not.
+#[derive(Debug, PartialEq, Eq)]
+enum Kept {
+    Nothing,
+    Next,
+    This(String),
+}
+
 struct Moody {
     inner: MemoryArchive,
     mood: Mutex<Mood>,
+    /// Of this one it does not let go.
+    kept: Mutex<Kept>,
     changes: Condvar,
 }
 
 impl Moody {
     fn new(mood: Mood) -> Arc<Self> {
-        Arc::new(Self { inner: MemoryArchive::default(), mood: Mutex::new(mood), changes: Condvar::new() })
+        Arc::new(Self {
+            inner: MemoryArchive::default(),
+            mood: Mutex::new(mood),
+            kept: Mutex::new(Kept::Nothing),
+            changes: Condvar::new(),
+        })
     }
 
     fn set(&self, mood: Mood) {
@@ -60,6 +75,13 @@ impl ArchiveStore for Moody {
         self.inner.list(prefix)
     }
     fn delete(&self, name: &str) -> io::Result<()> {
+        let mut kept = self.kept.lock();
+        if *kept == Kept::Next {
+            *kept = Kept::This(name.to_owned());
+        }
+        if *kept == Kept::This(name.to_owned()) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         self.inner.delete(name)
     }
 }
@@ -205,5 +227,45 @@ fn a_shutdown_does_not_wait_for_the_archive() {
     let node = open();
     let log = node.log(1);
     assert_eq!((log.end(), read_all(&node.journal, &log, VALUE_BYTES)), (end, end));
+    node.close();
+}
+
+#[test]
+fn an_object_that_cannot_be_deleted_holds_up_neither_others_nor_the_archive() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Moody::new(Mood::Takes);
+    let store = || Arc::clone(&archive) as Arc<dyn ArchiveStore>;
+    let mut node = Node::open_storing(folder.path(), store(), windowed()).expect("it opens");
+    let uuid = node.journal.uuid().to_string();
+    let objects = || archive.inner.list(&uuid).expect("a list").len();
+    let fill = |node: &Node, id: u64| {
+        let log = node.log(id);
+        for _ in 0..300 {
+            node.append_batch(&log, 50, VALUE_BYTES).expect("appended");
+        }
+        log
+    };
+    let log = fill(&node, 1);
+    wait_for("there are objects", || objects() > 4);
+    *archive.kept.lock() = Kept::Next;
+    let to = log.high_watermark();
+    node.append(1, vec![AppendItem::Trim { log, to }]).expect("trimmed");
+    for round in 0..2 {
+        wait_for("all others are deleted", || objects() == 1);
+        let beyond = node.journal.metrics().window_exceeded.get();
+        let id = 2 + round;
+        fill(&node, id);
+        wait_for("others are archived", || objects() > 1);
+        assert_eq!(node.journal.metrics().window_exceeded.get(), beyond, "the archive helps");
+        let log = node.log(id);
+        let to = log.high_watermark();
+        node.append(id, vec![AppendItem::Trim { log, to }]).expect("trimmed");
+        wait_for("these are deleted", || objects() == 1);
+        // After a start it is an object that no record names.
+        node.close();
+        node = Node::open_storing(folder.path(), store(), windowed()).expect("it opens");
+    }
+    *archive.kept.lock() = Kept::Nothing;
+    wait_for("it is tried again", || objects() == 0);
     node.close();
 }

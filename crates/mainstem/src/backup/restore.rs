@@ -1,5 +1,6 @@
 //! A data folder from a backup: everything is copied, then everything is read and checked, what starts is asked, and only then it is a data folder.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use anyhow::{Context, bail};
 use super::manifest::Manifest;
 use super::{PIECE_BYTES, copy, sync_all};
 use crate::archive_folder::UNFINISHED;
+use crate::archive_lock::OwnObjects;
 use crate::damage::Look;
 use crate::data_folder::{DataFolder, create_private, meta_of, write_durably};
 use crate::output;
@@ -57,6 +59,7 @@ fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> any
             "the backup is damaged: its meta.toml is of cluster {cluster_id} with {journals} journals, its manifest of {named} with {counted}"
         );
     }
+    let _owned = own_objects(manifest, data, archive)?;
     let files: u64 = manifest.journals.iter().flat_map(|journal| &journal.files).map(|file| file.used).sum();
     let objects: u64 = manifest.objects.iter().map(|object| object.bytes).sum();
     let bar = Bar::new("copying", files + objects);
@@ -83,6 +86,15 @@ fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> any
         fs::read_to_string(from.join("meta.toml")).with_context(|| from.join("meta.toml").display().to_string())?;
     write_durably(data, "meta.toml", &meta)?;
     check(manifest, data, archive)
+}
+
+/// Nobody else puts objects of these journals into the archive, or deletes them, as long as this is held.
+fn own_objects(manifest: &Manifest, data: &Path, archive: &Path) -> anyhow::Result<Vec<OwnObjects>> {
+    let journals: BTreeSet<&str> = manifest.objects.iter().filter_map(|object| object.name.split('/').next()).collect();
+    if !journals.is_empty() {
+        create_private(archive).with_context(|| archive.display().to_string())?;
+    }
+    journals.into_iter().map(|journal| OwnObjects::take(archive, journal, data)).collect()
 }
 
 /// Copies an object, unless it is there already: when only the disk of the journals is lost, all of them are, and a restore that was interrupted

@@ -120,3 +120,53 @@ fn a_backup_that_is_damaged_later_is_refused_by_name() {
     let (ok, said) = mainstem(&["restore"], &[("--from", &backup), ("--data", &restored)]);
     assert!(ok, "{said}");
 }
+
+/// What was restored, or copied, has journals of the same ids: a broker that had their objects in use too would delete those that it does not know.
+#[test]
+fn nobody_else_has_the_archive_that_a_broker_has_in_use() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let [data, backup, restored, archive, other] =
+        ["data", "backup", "restored", "archive", "other"].map(|name| scratch.path().join(name));
+    let archived = format!("mainstem.archive.folder={}", archive.display());
+    let mut flags = FLAGS.to_vec();
+    flags.extend(["--set", "mainstem.journal.window.bytes=2097152", "--set", &archived]);
+    let process = Process::start(&data, &flags);
+    assert_eq!(change(&process, "POST", "/v1/topics", json!({"name": "t", "partitions": 4})).status, 201);
+    let objects = || files(&archive).iter().filter(|path| path.extension().is_none()).count();
+    let mut written = 0;
+    let mut archive_more = || {
+        let before = objects();
+        while objects() <= before {
+            fill(&process, "t", written..written + 20);
+            written += 20;
+        }
+        written
+    };
+    archive_more();
+    let (ok, said) = mainstem(&["backup", "--admin", &process.admin.to_string()], &[("--to", &backup)]);
+    assert!(ok, "{said}");
+    let written = archive_more();
+    let (ok, said) = mainstem(&["restore"], &[("--from", &backup), ("--data", &restored), ("--archive", &archive)]);
+    assert!(!ok && said.contains(".lock is locked") && said.contains(&*data.to_string_lossy()), "{said}");
+    assert!(files(&restored).is_empty(), "nothing is left");
+    let (ok, said) = mainstem(&["restore"], &[("--from", &backup), ("--data", &restored), ("--archive", &other)]);
+    assert!(ok, "{said}");
+    let refused = |data: &Path| Process::try_start(data, &flags).err().expect("it is refused");
+    let said = refused(&restored);
+    assert!(said.contains(".lock is locked") && said.contains(&*data.to_string_lossy()), "{said}");
+    let before = files(&backup);
+    let said = refused(&backup);
+    assert!(said.contains("is a backup, which stays as it is"), "{said}");
+    assert_eq!(files(&backup), before);
+    let keys: std::collections::BTreeSet<String> = (0..written).map(|number| format!("k{number}")).collect();
+    for _ in 0..2 {
+        assert_eq!(read(&process).map(|found| found == keys), Ok(true));
+    }
+    assert!(process.terminate().1);
+    let (ok, said) = mainstem(&["journal", "verify"], &[("--data", &data), ("--archive", &archive)]);
+    assert!(ok, "{said}");
+    // Nobody has it any more.
+    fs::remove_dir_all(&restored).expect("removable");
+    let (ok, said) = mainstem(&["restore"], &[("--from", &backup), ("--data", &restored), ("--archive", &archive)]);
+    assert!(ok, "{said}");
+}

@@ -11,6 +11,8 @@ use crate::disk::{CHECKPOINT, SimSubmitter, Taken};
 
 /// No journal can be repaired here: a repair that is not refused for its damage fails.
 const NOWHERE: &str = "/dev/null/journal";
+/// Before one in so many starts an archive object is gone.
+const OBJECT_GONE: u64 = 4;
 
 /// Opens a journal, now and then with damaged or missing files first.
 pub(super) fn open(start: &mut Start<'_>, coverage: &mut Coverage) -> Result<Opened<SimSubmitter>, String> {
@@ -19,6 +21,7 @@ pub(super) fn open(start: &mut Start<'_>, coverage: &mut Coverage) -> Result<Ope
     if let Some(opened) = with_a_fault(start, whole.as_ref(), coverage)? {
         return Ok(opened);
     }
+    without_an_object(start, coverage)?;
     if let Some(taken) = start.disk.take_checkpoints() {
         return without_checkpoints(start, taken, coverage);
     }
@@ -87,6 +90,24 @@ fn with_a_fault(
             }
         }
     }
+}
+
+/// Now and then an archive object is gone when verify looks: it reports that one, or nothing was in it.
+fn without_an_object(start: &mut Start<'_>, coverage: &mut Coverage) -> Result<(), String> {
+    if !start.absences.one_in(OBJECT_GONE) {
+        return Ok(());
+    }
+    let Some(taken) = start.archive.take(start.absences) else { return Ok(()) };
+    let name = taken.0.clone();
+    let survey = start.verify(coverage);
+    start.archive.put_back(taken);
+    let survey = survey?;
+    match survey.damages.iter().find(|damage| damage.file != name) {
+        Some(other) => return Err(format!("object {name} is gone, and verify reports {other:?}")),
+        None if survey.damages.is_empty() => start.unmissed = Some(name),
+        None => coverage.add("objects missed", 1),
+    }
+    Ok(())
 }
 
 /// Both files of the checkpoint are gone. Where segments were rewritten the start is refused for that, nothing can be accepted and nothing

@@ -15,7 +15,7 @@ use super::{Coverage, World};
 use crate::random::Random;
 
 /// Both of class `fsync`: what a reader sees of them is durable. The second one has transactions.
-const LOGS: [u64; 2] = [7, 8];
+pub(super) const LOGS: [u64; 2] = [7, 8];
 /// Batches of one operation, at most.
 const BATCHES_MAX: u64 = 60;
 /// One in so many batches among them is kept.
@@ -51,9 +51,25 @@ impl Done {
 
     /// The journal is told, or after a start it is not: then only what is gone is gone.
     pub fn tell(&mut self, log: &Log) {
-        if let Some(offsets) = self.logs.get(&log.id()).filter(|_| !self.random.one_in(5)) {
+        if self.logs.contains_key(&log.id()) && !self.random.one_in(5) {
+            self.tell_again(log);
+        }
+    }
+
+    /// The journal is told in any case.
+    pub fn tell_again(&self, log: &Log) {
+        if let Some(offsets) = self.logs.get(&log.id()) {
             let records = Arc::clone(offsets) as Arc<dyn DoneRecords>;
             log.set_done(Some(Arc::downgrade(&records) as Weak<dyn DoneRecords>));
+        }
+    }
+
+    /// Everything that readers have seen of a log is, but the first batch behind its start.
+    pub fn finish_all_but_first(&self, log: &Log, visible: Option<&BTreeMap<u64, (u64, u64)>>) {
+        let (Some(offsets), Some(visible)) = (self.logs.get(&log.id()), visible) else { return };
+        let range = log.start().0..log.last_stable().0;
+        for (base, (_, records)) in visible.range(range).skip(1) {
+            offsets.0.lock().extend(*base..base + records);
         }
     }
 

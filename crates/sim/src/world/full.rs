@@ -45,7 +45,7 @@ impl World {
             for _ in 0..3 {
                 self.step(coverage)?;
             }
-            self.keep(coverage);
+            self.keep(coverage)?;
         }
         self.disk.set_faults(Faults::default());
         coverage.add("disks that were full for long", 1);
@@ -67,7 +67,7 @@ impl World {
             for _ in 0..3 {
                 self.step(coverage)?;
             }
-            self.keep(coverage);
+            self.keep(coverage)?;
             if self.state_refused > states {
                 break;
             }

@@ -1,5 +1,7 @@
 //! The process dies while the keeper or the archiver works, or the disk answers the keeper with errors.
 
+use journal::JournalStatus;
+
 use super::{Coverage, World};
 use crate::disk::REWRITING;
 
@@ -9,6 +11,8 @@ const RENAMED: [&str; 4] = ["spare-", "spare-", REWRITING, "checkpoint"];
 const FAILING_TURNS: u64 = 8;
 /// One in so many writes and syncs fails then.
 const FILE_ERRORS: u64 = 3;
+/// Turns of the keeper after that, in which everything is as it should be.
+const TURNS_AFTER: u64 = 4;
 
 impl World {
     /// One of these, at random.
@@ -39,7 +43,7 @@ impl World {
             if archives {
                 self.archive(coverage)
             } else {
-                self.keep(coverage)
+                self.keep(coverage)?
             }
             if archives && !self.disk.is_dead() {
                 self.step(coverage)?;
@@ -59,9 +63,15 @@ impl World {
         for _ in 0..FAILING_TURNS {
             self.append(coverage);
             self.step(coverage)?;
-            self.keep(coverage);
+            self.keep(coverage)?;
         }
         self.disk.set_file_errors(0);
+        // What it has left undone is done now.
+        self.rest(TURNS_AFTER, coverage)?;
+        let status = self.running.as_ref().map(|running| running.journal.status());
+        if let Some(JournalStatus::Hindered { reason }) = status.filter(|_| !self.disk.is_dead()) {
+            return Err(format!("no writes after errors that are over: {reason}"));
+        }
         if self.starts.one_in(2) {
             let power = self.starts.one_in(2);
             self.crash(power, coverage)?;

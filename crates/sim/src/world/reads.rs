@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use journal::{ColdWant, Log, Place, TailRead};
+use journal::{ColdWant, Log, Place, Retention, TailRead};
 use record::Batches;
 use types::{LogId, Offset};
 
 use super::done::Done;
-use super::{Coverage, World, is_compacted};
+use super::{Coverage, ModelLog, UNKNOWN_BYTES, World, is_compacted, retention};
 
 /// Fetches of one operation.
 const FETCHES: u64 = 25;
@@ -33,7 +33,7 @@ const SEAMS: [(Place, Place, &str); 10] = [
 
 /// An answer begins with the batch that holds the offset asked for, or with the next there is; its batches ascend, and none is there twice.
 /// Of a log that is not compacted none is missing either but what is done.
-fn check_answer(id: LogId, from: Offset, next: Offset, bytes: &[u8], done: &Done) -> Result<(), String> {
+pub(super) fn check_answer(id: LogId, from: Offset, next: Offset, bytes: &[u8], done: &Done) -> Result<(), String> {
     let may_miss =
         |missing: std::ops::Range<Offset>| is_compacted(id) || done.has_all(id, missing.start.0..missing.end.0);
     let (mut end, mut first) = (from, true);
@@ -103,6 +103,41 @@ impl World {
         ColdWant { log: Arc::clone(log), from: Offset(from), until: Offset(until), max_bytes }
     }
 
+    /// The start that readers see never goes back, not even after a crash, and retention takes nothing too early.
+    pub(super) fn look_at_start(&mut self, id: LogId, coverage: &mut Coverage) -> Result<(), String> {
+        let (log, now) = (self.log(id), self.clock_now());
+        let start = log.start().0;
+        let model = self.logs.entry(id).or_default();
+        if start < model.start {
+            return Err(format!("{id}: starts at {start}, and readers had seen it start at {}", model.start));
+        }
+        if start > model.start && start > model.start_possible {
+            coverage.add("starts moved by retention", 1);
+            let newest_gone = model.times.range(..start).next_back().map(|(_, at)| now - at);
+            let is_short = |model: &ModelLog, bytes: u64| {
+                model.sizes.range(start..).map(|(_, size)| size).sum::<u64>() + UNKNOWN_BYTES < bytes
+            };
+            let too_early = match retention(id) {
+                Retention { ms: Some(ms), .. } => newest_gone.is_some_and(|age| age <= ms as i64),
+                // What was never acknowledged may be there: it is looked at, if that can be read now.
+                Retention { bytes: Some(bytes), .. } if is_short(model, bytes) => {
+                    // Readers look at the start, too.
+                    model.start = start;
+                    self.read_all(id, coverage).is_ok() && is_short(self.logs.entry(id).or_default(), bytes)
+                }
+                Retention { bytes: Some(_), .. } => false,
+                _ => true,
+            };
+            if too_early {
+                return Err(format!(
+                    "{id}: starts at {start}, which is more than was to go; the newest that is gone was {newest_gone:?} old"
+                ));
+            }
+        }
+        self.logs.entry(id).or_default().start = start;
+        Ok(())
+    }
+
     /// Checks what a reader got, and remembers it.
     pub(super) fn saw(&mut self, id: LogId, bytes: &[u8]) -> Result<(), String> {
         if is_compacted(id) {
@@ -163,7 +198,7 @@ impl World {
         let mut seen = std::collections::BTreeSet::new();
         let mut expected = None;
         for (base, (batch, records)) in model.visible.range(model.start..end) {
-            if !seen.insert(*batch) {
+            if !seen.insert(*batch) && !self.may_be_twice(*batch) {
                 return Err(format!("{id}: batch {batch} is there twice"));
             }
             if expected.is_some_and(|expected| expected != *base && !self.done.has_all(id, expected..*base)) {

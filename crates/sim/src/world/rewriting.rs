@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use journal::{AppendItem, JournalStatus};
 use types::{Durability, LogId};
 
-use super::{Coverage, SEGMENT_BYTES, Waiting, World, durability, is_compacted, retention};
+use super::{Coverage, SEGMENT_BYTES, Waiting, World, done, durability, is_compacted, retention};
 use crate::disk::{Faults, KINDS, Kind, REWRITING};
 
 /// So many full segments are wanted, …
@@ -16,6 +16,10 @@ const APPENDS_MAX: u64 = 1500;
 /// Turns of the keeper, a second apart, in which it begins to rewrite, and in which it has time to do so again.
 const TURNS: u64 = 30;
 const SECOND_MS: i64 = 1000;
+/// Turns in which everything is answered: for each segment that is added beyond the window some seconds pass.
+const SETTLING_MAX: u64 = 300;
+/// Fewer logs than these are kept beside the one.
+const KEPT_BESIDE: u64 = 3;
 /// Reads of a rewriting, of which one fails.
 const READS: u64 = 6;
 /// Blocking operations behind the renaming of the rewritten segment after which the process dies, and one that is less.
@@ -36,6 +40,7 @@ impl World {
         }
         self.archive_rests = u64::MAX;
         let outcome = match self.reclaims.below(4) {
+            _ if self.absences.one_in(3) => self.reclaim_behind_kept(coverage),
             0 => self.let_go(coverage).and_then(|()| self.die_within_rewriting(coverage)),
             1 => self.let_go(coverage).and_then(|()| self.reclaim_after_failure(coverage)),
             _ => self.reclaim_beside_stuck(coverage),
@@ -54,9 +59,9 @@ impl World {
             }
             self.append(coverage);
             self.step(coverage)?;
-            self.keep(coverage);
+            self.keep(coverage)?;
         }
-        self.drain(coverage)?;
+        self.settle_beside(coverage)?;
         let is_plain = |id: &LogId| {
             durability(*id) == Durability::Fsync
                 && !is_compacted(*id)
@@ -64,13 +69,80 @@ impl World {
         };
         let plain: Vec<LogId> = self.ids().into_iter().filter(is_plain).collect();
         let kept = plain[self.reclaims.below(plain.len() as u64) as usize];
-        let others: Vec<_> = self.ids().into_iter().filter(|id| *id != kept).map(|id| self.log(id)).collect();
+        // Now and then there is something of more of them in each segment.
+        let beside = plain.iter().copied().take(self.absences.below(KEPT_BESIDE) as usize);
+        self.let_go_of_all_but(&beside.chain([kept]).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// What was submitted is answered, though the archive takes nothing.
+    fn settle_beside(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        for _ in 0..SETTLING_MAX {
+            if self.waiting.is_empty() || self.disk.is_dead() {
+                break;
+            }
+            self.rest(1, coverage)?;
+        }
+        Ok(())
+    }
+
+    fn let_go_of_all_but(&mut self, kept: &[LogId]) {
+        let others: Vec<_> = self.ids().into_iter().filter(|id| !kept.contains(id)).map(|id| self.log(id)).collect();
         for log in others {
             let (id, to) = (log.id(), log.high_watermark());
             let model = self.logs.entry(id).or_default();
             model.start_possible = model.start_possible.max(to.0);
             self.submit(id.0, AppendItem::Trim { log, to }, Waiting::Trim { log: id, to });
         }
+    }
+
+    /// Of one log all is done but the first batch and the last ones: what is live is what the model says, whatever lies between.
+    fn reclaim_behind_kept(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        let (id, begun) = (LogId(done::LOGS[0]), self.next_id);
+        let log = self.log(id);
+        for _ in 0..APPENDS_MAX {
+            if self.sealed().1 >= SEALED {
+                break;
+            }
+            self.append(coverage);
+            self.step(coverage)?;
+            self.keep(coverage)?;
+        }
+        self.settle_beside(coverage)?;
+        self.read_all(id, coverage)?;
+        if self.disk.is_dead() || self.next_id == begun {
+            return Ok(());
+        }
+        self.done.finish_all_but_first(&log, self.logs.get(&id).map(|model| &model.visible));
+        self.running.iter().for_each(|running| running.journal.note_released());
+        self.let_go_of_all_but(&[id]);
+        // A journal that was not told what is done learns it.
+        self.done.tell_again(&log);
+        self.rest(2 * TURNS, coverage)?;
+        if self.disk.is_dead() {
+            return Ok(());
+        }
+        // What belongs to transactions that are open, and state, is live too.
+        let live: u64 = self.logs.get(&id).map_or(0, |model| {
+            model
+                .visible
+                .iter()
+                .filter(|(base, (_, records))| !self.done.has_all(id, **base..**base + records))
+                .map(|(base, _)| model.sizes.get(base).copied().unwrap_or(0))
+                .sum()
+        });
+        let (bytes, count) = self.sealed();
+        if bytes > 2 * live + BESIDE_BYTES + self.archived() {
+            let usage = self
+                .running
+                .as_ref()
+                .map(|running| (running.journal.segment_usage(), running.journal.held_up(), running.journal.status()));
+            return Err(format!(
+                "{count} full segments take {bytes} bytes, and but for {live} all in them is done or gone; the journal says {usage:?}: {}",
+                self.disk.described()
+            ));
+        }
+        coverage.add("space given back behind a record that is kept", 1);
         Ok(())
     }
 
@@ -189,7 +261,7 @@ impl World {
     }
 
     /// The keeper has time.
-    fn rest(&mut self, turns: u64, coverage: &mut Coverage) -> Result<(), String> {
+    pub(super) fn rest(&mut self, turns: u64, coverage: &mut Coverage) -> Result<(), String> {
         for _ in 0..turns {
             self.drain(coverage)?;
             self.clock.0.fetch_add(SECOND_MS, Ordering::Relaxed);

@@ -24,6 +24,9 @@ pub(super) struct Start<'a> {
     pub config: JournalConfig,
     pub clock: Arc<dyn Clock>,
     pub random: &'a mut Random,
+    pub absences: &'a mut Random,
+    /// An object that was gone for a while, and verify has not missed it.
+    pub unmissed: Option<String>,
 }
 
 struct Threads {

@@ -8,6 +8,10 @@ use crate::disk::{Faults, SimDisk};
 
 /// Time that passes while it is waited for the last answers, in steps of 100 ms.
 const STEPS_MAX: u64 = 400;
+/// Batches that are written until data waits, at most.
+const PRESSING_MAX: u64 = 1500;
+/// Turns of the archiver, with those of writer and keeper, in which it takes a segment.
+const TURNS_MAX: u64 = 200;
 
 /// Looks at the files of one run of a journal.
 #[derive(Default)]
@@ -53,6 +57,41 @@ fn stuck_spares(disk: &SimDisk) -> u64 {
 }
 
 impl World {
+    /// More is written than the window holds while the archive takes what it is given. Data that waits for it goes on after a few turns, in which next to no
+    /// time passes: while it waits the archiver does not rest.
+    pub(super) fn press_window(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        self.disk.set_faults(Faults::default());
+        self.disk.put_out_fuses();
+        self.disk.unstick();
+        self.archive_rests = 0;
+        for _ in 0..PRESSING_MAX {
+            if self.disk.is_dead() {
+                return Ok(());
+            }
+            self.append(coverage);
+            self.step(coverage)?;
+            self.keep(coverage)?;
+            let mut turns = 0;
+            while self.running.as_ref().is_some_and(|running| running.journal.waits_for_archive()) {
+                if turns > TURNS_MAX {
+                    return Err(format!(
+                        "data waits for the archive after {turns} turns of it: {}",
+                        self.disk.described()
+                    ));
+                }
+                turns += 1;
+                self.archive(coverage);
+                self.step(coverage)?;
+                self.keep(coverage)?;
+            }
+            if turns > 0 {
+                coverage.add("waits for the archive that had an end", 1);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     /// Everything that was submitted is answered in the end.
     pub(super) fn settle(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         self.disk.set_faults(Faults::default());
