@@ -36,6 +36,8 @@ pub(crate) struct UnreadablePlaces {
     count: AtomicUsize,
     /// Why no space comes back.
     held_up: Mutex<Option<String>>,
+    /// What is wrong with the archive.
+    archive: Mutex<Option<String>>,
 }
 
 impl UnreadablePlaces {
@@ -86,6 +88,15 @@ impl Journal {
     /// Why the space of what is dead does not come back at the moment, with the file's name; `None` where it does, or where the disk is only full.
     pub fn held_up(&self) -> Option<String> {
         self.unreadable_places().held_up.lock().clone()
+    }
+
+    /// What the archive does not do at the moment, and why: it takes nothing, or does not let go of an object.
+    pub fn archive_trouble(&self) -> Option<String> {
+        self.unreadable_places().archive.lock().clone()
+    }
+
+    pub(crate) fn set_archive_trouble(&self, why: Option<String>) {
+        *self.unreadable_places().archive.lock() = why;
     }
 
     pub(crate) fn set_held_up(&self, why: Option<String>) {

@@ -226,7 +226,7 @@ impl Measurements {
             ("journals_disk_full", "Journals that refuse data because the disk is full", &self.disk_full),
             ("journals_waiting_for_archive", "Journals whose appends wait for the archive, because the window is full", &self.waiting),
             ("history_unreadable", "Archive objects and parts of segments that could not be read when somebody wanted them", &self.unreadable),
-            ("journals_held_up", "Journals in which space that is free does not come back, because a file cannot be written, replaced or removed", &self.held_up),
+            ("journals_held_up", "Journals in which space that is free does not come back, because a file cannot be written, replaced or removed, or the archive does not take or delete objects", &self.held_up),
             ("journal_file_bytes", "What the files of the journals take on the disk", &self.files),
             ("queue_imbalance", "Messages of queues and of shared subscriptions that are in no state, or in two; always 0 unless there is a defect", &self.imbalance),
             ("recovered_bytes", "Chunks replayed at the start", &self.recovered_bytes),
@@ -296,7 +296,10 @@ impl Measurements {
         let held_up = journals.iter().filter_map(|journal| {
             Some(format!("space does not come back: journal {}: {}", journal.number(), journal.held_up()?))
         });
-        unreadable.chain(held_up).collect()
+        let archive = journals.iter().filter_map(|journal| {
+            Some(format!("archive of journal {}: {}", journal.number(), journal.archive_trouble()?))
+        });
+        unreadable.chain(held_up).chain(archive).collect()
     }
 
     /// What memory is used for.
@@ -373,7 +376,7 @@ impl Measurements {
         self.disk_full.set(count(node, |journal| journal.status() == JournalStatus::DiskFull));
         self.waiting.set(count(node, Journal::waits_for_archive));
         self.unreadable.set(sum(&|journal| journal.unreadable_count()));
-        self.held_up.set(count(node, |journal| journal.held_up().is_some()));
+        self.held_up.set(count(node, |journal| journal.held_up().or_else(|| journal.archive_trouble()).is_some()));
         self.files.set(sum(&|journal| journal.file_bytes() as usize));
         let topics = node.broker.topics();
         self.topics.set(topics.len() as i64);

@@ -451,10 +451,7 @@ fn open_journals(
         )
         .map_err(|error| refusal(&error, config))
         .with_context(|| path.display().to_string())?;
-        let id = opened.journal.uuid().to_string();
-        folder.check_owner(number, &id)?;
-        // Nothing was written so far but the journal itself.
-        archive.own(&id, folder.path())?;
+        folder.check_owner(number, &opened.journal.uuid().to_string())?;
         measurements.add_recovery(started.elapsed(), opened.replayed_bytes);
         let (replayed, millis) = (ByteSize(opened.replayed_bytes).to_string(), started.elapsed().as_millis() as u64);
         tracing::info!(journal = number, replayed, millis, "journal recovered");
@@ -462,6 +459,8 @@ fn open_journals(
         runners.push((opened.writer, opened.keeper, opened.archiver));
     }
     crate::damage::check_archive(&archive_path(config, folder), &journals, &config.accept_loss)?;
+    // Before anything is put there or deleted.
+    journals.iter().try_for_each(|journal| archive.own(&journal.uuid().to_string(), folder.path()))?;
     let mut threads = Vec::new();
     for (number, (writer, keeper, archiver)) in runners.into_iter().enumerate() {
         threads.push(std::thread::Builder::new().name(format!("journal-{number}")).spawn(move || writer.run())?);

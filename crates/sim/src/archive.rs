@@ -85,7 +85,7 @@ impl SimArchive {
     }
 }
 
-/// Whose object it is, and its first offset, as its name says (docs/formats/object.md).
+/// Whose object it is, and its first offset, as its name says (docs/formats/archive.md).
 pub fn log_and_base(name: &str) -> Option<(u64, u64)> {
     let (_, rest) = name.split_once('/')?;
     let (log, rest) = rest.split_once('/')?;

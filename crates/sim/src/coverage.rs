@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// What is counted where it happens: many runs in which one of these does not have found nothing out about it.
-const HAPPENS: [&str; 25] = [
+const HAPPENS: [&str; 30] = [
     "batches beyond 4 MiB",
     "batches done behind the start",
     "both checkpoints missed",
@@ -22,13 +22,18 @@ const HAPPENS: [&str; 25] = [
     "journals replayed without checkpoints",
     "logs dropped, and others made",
     "newest segments missed",
+    "objects missed",
     "power losses",
+    "reads behind a missing object",
+    "reads of a missing object",
     "restarts without work between",
     "rewritings in spite of a failed read",
     "segments missed without checkpoints",
     "segments of a full disk that are shorter",
     "segments rewritten",
     "shared batches",
+    "space given back behind a record that is kept",
+    "waits for the archive that had an end",
 ];
 /// So many runs.
 const RUNS: u64 = 400;

@@ -249,6 +249,9 @@ fn warnings(call: &Call<'_>) -> Vec<Value> {
         if let Some(why) = journal.held_up() {
             warn("space_held_up", format!("space that is free in journal {number} does not come back: {why}"));
         }
+        if let Some(why) = journal.archive_trouble() {
+            warn("archive", format!("archive of journal {number}: {why}"));
+        }
         if journal.waits_for_archive() {
             warn(
                 "waits_for_archive",

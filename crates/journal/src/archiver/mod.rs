@@ -132,6 +132,8 @@ pub struct Archiver {
     /// When no log was found that wants compaction.
     looked: Option<Timestamp>,
     failed: Option<String>,
+    /// What was last told to be wrong.
+    trouble: Option<String>,
 }
 
 impl Archiver {
@@ -148,6 +150,7 @@ impl Archiver {
             compacted: HashMap::new(),
             looked: None,
             failed: None,
+            trouble: None,
         }
     }
 
@@ -209,7 +212,9 @@ impl Archiver {
         if self.journal.has_stopped() {
             return Turn::Idle;
         }
-        match self.advance(results) {
+        let outcome = self.advance(results);
+        self.tell_trouble(outcome.as_ref().err());
+        match outcome {
             Ok(turn) => {
                 self.failed = None;
                 self.journal.metrics().archive_idle.inc_by(u64::from(turn == Turn::Idle));
@@ -224,6 +229,16 @@ impl Archiver {
                 self.found(Relief::Failing);
                 Turn::Failed
             }
+        }
+    }
+
+    /// Tells those who look on what is wrong, when that has changed.
+    fn tell_trouble(&mut self, error: Option<&ArchiverError>) {
+        let left = || Some(format!("{} cannot be deleted", self.undeleted.names.front()?));
+        let trouble = error.map(|error| format!("archiving fails: {error}")).or_else(left);
+        if self.trouble != trouble {
+            self.journal.set_archive_trouble(trouble.clone());
+            self.trouble = trouble;
         }
     }
 
@@ -512,6 +527,8 @@ impl Archiver {
             }
             made.push(Arc::new(archived));
         }
+        // A journal that was restored makes names again that were made after the backup.
+        self.undeleted.names.retain(|name| stored.iter().all(|(new, _)| new != name));
         if let Err(error) = self.journal.archive().store.put_all(&stored) {
             made.into_iter().for_each(|object| self.retire(object));
             return Err(error.into());

@@ -218,7 +218,9 @@ impl<S: Submitter> Writer<S> {
         }
         let takes_data = self.journal.prepared_takes_data();
         let (prepared, follows_for_data) = (takes_data.is_some(), takes_data == Some(true));
-        let end = if prepared && self.has_too_much_state() {
+        // Segments may have been longer before: what is dead in one comes back only once it is sealed.
+        let is_overlong = self.active.position > self.journal.config().segment_bytes;
+        let end = if prepared && (is_overlong || self.has_too_much_state()) {
             0
         } else {
             segments::usable_end(&self.active, self.active.size)

@@ -252,6 +252,9 @@ fn an_object_that_cannot_be_deleted_holds_up_neither_others_nor_the_archive() {
     node.append(1, vec![AppendItem::Trim { log, to }]).expect("trimmed");
     for round in 0..2 {
         wait_for("all others are deleted", || objects() == 1);
+        wait_for("it is told", || {
+            node.journal.archive_trouble().is_some_and(|trouble| trouble.contains("cannot be deleted"))
+        });
         let beyond = node.journal.metrics().window_exceeded.get();
         let id = 2 + round;
         fill(&node, id);
@@ -266,6 +269,30 @@ fn an_object_that_cannot_be_deleted_holds_up_neither_others_nor_the_archive() {
         node = Node::open_storing(folder.path(), store(), windowed()).expect("it opens");
     }
     *archive.kept.lock() = Kept::Nothing;
-    wait_for("it is tried again", || objects() == 0);
+    wait_for("it is tried again", || objects() == 0 && node.journal.archive_trouble().is_none());
+    node.close();
+}
+
+#[test]
+fn a_segment_that_was_begun_when_segments_were_longer_is_left_when_it_has_as_much_as_one_has_now() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = |segment_bytes: u64, window: u64| {
+        let config = JournalConfig { segment_bytes, window_bytes: Some(window), ..windowed() };
+        Node::open_storing(folder.path(), Moody::new(Mood::Takes) as Arc<dyn ArchiveStore>, config).expect("it opens")
+    };
+    let node = open(16 << 20, 128 << 20);
+    let log = node.log(1);
+    for _ in 0..60 {
+        node.append_batch(&log, 50, VALUE_BYTES).expect("appended");
+    }
+    node.close();
+    let node = open(1 << 20, WINDOW);
+    let log = node.log(1);
+    wait_for("the long one goes", || {
+        node.append_batch(&log, 1, VALUE_BYTES).expect("appended");
+        let trim = AppendItem::Trim { log: Arc::clone(&log), to: log.high_watermark() };
+        node.append(1, vec![trim]).expect("trimmed");
+        disk_bytes(folder.path()) <= WINDOW
+    });
     node.close();
 }
