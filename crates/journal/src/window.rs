@@ -14,7 +14,7 @@
 //!   taken nothing for [`NO_PROGRESS_MS`], or after [`WAIT_MS`] in any case, one more segment is added, beyond the window.
 //!   While the keeper waits for room the archiver works without rest, wherever the marks lie.
 //! * V3 A journal that is beyond its window, because that was made smaller or for V2, takes as much as the archive does.
-//! * V4 Checkpoints of much state leave room for [`SEGMENTS_LEFT`] segments, even beyond the window: it is told.
+//! * V4 Checkpoints of much state leave room for [`SEGMENTS_LEFT`] segments, or more, even beyond the window: it is told.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -26,8 +26,10 @@ const WAIT_MS: i64 = 20_000;
 const NO_PROGRESS_MS: i64 = 5_000;
 /// The calm mark is at most this many segments before the full one.
 const ROOM_SEGMENTS_MAX: u64 = 4;
-/// So many segments there may be in any case: no archive helps against what state takes.
+/// So many segments there may be in any case, as no archive helps against what state takes, …
 const SEGMENTS_LEFT: u64 = 4;
+/// … or this part of what checkpoints take: they are written for what comes into segments.
+const OTHERS_SHARE: u64 = 3;
 /// Full pressure.
 const ALL: u64 = 1000;
 
@@ -47,7 +49,8 @@ pub(crate) struct Marks {
 impl Marks {
     /// The window, or more where checkpoints and what is kept for them take so much of it that too little is left for segments.
     pub fn beside(others: u64, window: u64, segment: u64) -> Self {
-        Self::new(window.max(others + SEGMENTS_LEFT * segment), segment)
+        let left = (SEGMENTS_LEFT * segment).max(others / OTHERS_SHARE);
+        Self::new(window.max(others + left), segment)
     }
 
     /// For a window of at least four segments. Half of it is the archiver's, if that is not more than a few segments: while it moves some of

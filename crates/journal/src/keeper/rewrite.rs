@@ -67,10 +67,11 @@ impl Keeper {
         let gain: u64 = behind.map(|used| used.file_bytes.saturating_sub(used.kept_bytes)).sum();
         // It is written twice.
         let segment_bytes = self.journal.config().segment_bytes;
-        // Where what is said of records finds no room soon a little is enough; the space for a checkpoint is there.
+        // Where what is said of records finds no room soon, or data waits for room that checkpoints take, a little is enough; the space for a checkpoint is there.
+        let is_held = self.journal.window().is_held() && self.journal.is_window_narrow();
         let is_worth = gain > 2 * self.checkpoint_bytes && gain >= segment_bytes / 2
-            || self.journal.is_state_short() && gain >= segment_bytes / GAIN_WHEN_SHORT_SHARE;
-        self.look.held_back = is_worth && !self.is_quiet_since(self.look.sealed) && !self.is_short();
+            || (is_held || self.journal.is_state_short()) && gain >= segment_bytes / GAIN_WHEN_SHORT_SHARE;
+        self.look.held_back = is_worth && !self.is_quiet_since(self.look.sealed) && !self.is_short() && !is_held;
         is_worth && !self.look.held_back
     }
 
