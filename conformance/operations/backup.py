@@ -91,7 +91,7 @@ def main():
             gone, left = settle(broker)
             position, ids = committed(broker, 7), topic_ids(broker)
             writers, deadline = start_writers(broker, 4000), time.time() + 20
-            while time.time() < deadline and not any(path.is_file() for path in Path(scratch, "data/archive").rglob("*")):
+            while time.time() < deadline and not any(Path(scratch, "data/archive").glob("*/*/*")):
                 time.sleep(0.2)
             time.sleep(seconds)
             before = {writer.name: list(writer.acknowledged) for writer in writers}

@@ -85,7 +85,7 @@ def main():
         try:
             write(broker)
             # Those of the topic: JOURNAL/LOG/BASE-ID.
-            objects = lambda: sorted((path for path in archive.rglob("*-*") if path.is_file()), key=lambda path: int(path.name.split("-")[0]))
+            objects = lambda: sorted((path for path in archive.glob("*/*/*-*")), key=lambda path: int(path.name.split("-")[0]))
             comes("what is beyond the window is archived", lambda: len(objects()) >= 6)
             gone, behind = objects()[2:4]
             first, next_one = (int(path.name.split("-")[0]) for path in (gone, behind))
