@@ -3,14 +3,14 @@
 
 use journal::Journal;
 
-use super::{Coverage, WINDOW_SEGMENTS, World};
+use super::{Coverage, SEGMENT_BYTES, WINDOW_SEGMENTS, World};
 use crate::disk::{Faults, SimDisk};
 
 /// Time that passes while it is waited for the last answers, in steps of 100 ms.
 const STEPS_MAX: u64 = 400;
 /// Batches that are written until data waits, at most.
 const PRESSING_MAX: u64 = 1500;
-/// Turns of the archiver, with those of writer and keeper, in which it takes a segment.
+/// Turns of the archiver, with those of writer and keeper, in which it takes a segment of the usual length.
 const TURNS_MAX: u64 = 200;
 
 /// Looks at the files of one run of a journal.
@@ -64,6 +64,7 @@ impl World {
         self.disk.put_out_fuses();
         self.disk.unstick();
         self.archive_rests = 0;
+        let turns_max = TURNS_MAX * (self.segment_bytes / SEGMENT_BYTES);
         for _ in 0..PRESSING_MAX {
             if self.disk.is_dead() {
                 return Ok(());
@@ -73,7 +74,7 @@ impl World {
             self.keep(coverage)?;
             let mut turns = 0;
             while self.running.as_ref().is_some_and(|running| running.journal.waits_for_archive()) {
-                if turns > TURNS_MAX {
+                if turns > turns_max {
                     return Err(format!(
                         "data waits for the archive after {turns} turns of it: {}",
                         self.disk.described()
