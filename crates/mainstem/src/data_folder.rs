@@ -98,7 +98,8 @@ impl DataFolder {
         create_private(path).with_context(|| format!("--data {}", path.display()))?;
         // Before anything is written to it, and once more when no restore takes it for an empty one any more.
         unfinished::check(path)?;
-        if path.join(manifest::NAME).exists() {
+        // No broker has had it; in a folder of one such a file means nothing.
+        if path.join(manifest::NAME).exists() && !path.join("lock").exists() {
             bail!("--data {} is a backup, which stays as it is: restore it to a new folder", path.display());
         }
         let lock = take_lock(path)?;

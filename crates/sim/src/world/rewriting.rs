@@ -27,9 +27,28 @@ const DEATH: u64 = 4;
 /// What full segments take beside twice what is live in them: what each has around it, and the last of them, which no checkpoint covers.
 const BESIDE_BYTES: u64 = SEGMENT_BYTES * 3 / 2;
 
+/// What segments are rewritten beside.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Harm {
+    Death,
+    FailedRead,
+    StuckFile,
+    KeptRecord,
+}
+
 impl World {
     /// One of these, at random.
     pub(super) fn harm_rewriting(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        let harm = match self.reclaims.below(4) {
+            0 => Harm::Death,
+            1 => Harm::FailedRead,
+            _ => Harm::StuckFile,
+        };
+        self.rewrite_beside(harm, coverage)
+    }
+
+    /// The archive takes nothing meanwhile.
+    pub(super) fn rewrite_beside(&mut self, harm: Harm, coverage: &mut Coverage) -> Result<(), String> {
         // Nothing dies meanwhile, and the archive takes nothing.
         self.disk.put_out_fuses();
         let stuck = self.disk.stuck();
@@ -39,11 +58,11 @@ impl World {
             return Ok(());
         }
         self.archive_rests = u64::MAX;
-        let outcome = match self.reclaims.below(4) {
-            _ if self.absences.one_in(3) => self.reclaim_behind_kept(coverage),
-            0 => self.let_go(coverage).and_then(|()| self.die_within_rewriting(coverage)),
-            1 => self.let_go(coverage).and_then(|()| self.reclaim_after_failure(coverage)),
-            _ => self.reclaim_beside_stuck(coverage),
+        let outcome = match harm {
+            Harm::Death => self.let_go(coverage).and_then(|()| self.die_within_rewriting(coverage)),
+            Harm::FailedRead => self.let_go_of_most(coverage).and_then(|()| self.reclaim_after_failure(coverage)),
+            Harm::StuckFile => self.reclaim_beside_stuck(coverage),
+            Harm::KeptRecord => self.reclaim_behind_kept(coverage),
         };
         self.disk.stick_again(stuck);
         self.archive_rests = 0;
@@ -53,6 +72,24 @@ impl World {
 
     /// Fills some segments, and lets go of all but the records of one log.
     fn let_go(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        self.fill_some(coverage)?;
+        self.drain(coverage)?;
+        let (kept, _) = self.choose_kept();
+        self.let_go_of_all_but(&[kept]);
+        Ok(())
+    }
+
+    /// Likewise; now and then there is something of more of them in each segment.
+    fn let_go_of_most(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        self.fill_some(coverage)?;
+        self.settle_beside(coverage)?;
+        let (kept, plain) = self.choose_kept();
+        let beside = plain.into_iter().take(self.absences.below(KEPT_BESIDE) as usize);
+        self.let_go_of_all_but(&beside.chain([kept]).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    fn fill_some(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         for _ in 0..APPENDS_MAX {
             if self.sealed().1 >= SEALED {
                 break;
@@ -61,18 +98,18 @@ impl World {
             self.step(coverage)?;
             self.keep(coverage)?;
         }
-        self.settle_beside(coverage)?;
+        Ok(())
+    }
+
+    /// One of the logs that hold all they are given, and all of these.
+    fn choose_kept(&mut self) -> (LogId, Vec<LogId>) {
         let is_plain = |id: &LogId| {
             durability(*id) == Durability::Fsync
                 && !is_compacted(*id)
                 && retention(*id) == journal::Retention::default()
         };
         let plain: Vec<LogId> = self.ids().into_iter().filter(is_plain).collect();
-        let kept = plain[self.reclaims.below(plain.len() as u64) as usize];
-        // Now and then there is something of more of them in each segment.
-        let beside = plain.iter().copied().take(self.absences.below(KEPT_BESIDE) as usize);
-        self.let_go_of_all_but(&beside.chain([kept]).collect::<Vec<_>>());
-        Ok(())
+        (plain[self.reclaims.below(plain.len() as u64) as usize], plain)
     }
 
     /// What was submitted is answered, though the archive takes nothing.
@@ -100,14 +137,7 @@ impl World {
     fn reclaim_behind_kept(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         let (id, begun) = (LogId(done::LOGS[0]), self.next_id);
         let log = self.log(id);
-        for _ in 0..APPENDS_MAX {
-            if self.sealed().1 >= SEALED {
-                break;
-            }
-            self.append(coverage);
-            self.step(coverage)?;
-            self.keep(coverage)?;
-        }
+        self.fill_some(coverage)?;
         self.settle_beside(coverage)?;
         self.read_all(id, coverage)?;
         if self.disk.is_dead() || self.next_id == begun {
