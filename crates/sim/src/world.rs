@@ -75,8 +75,8 @@ const LARGE_RUNS: u64 = 25;
 /// … and one in so many batches there is as long as this and more.
 const LARGE_BATCHES: u64 = 60;
 const LARGE_BYTES: u64 = 4_300_000;
-/// In one of so many operations an object is gone for a while, in another one more is written than the window holds, in a third one segments are rewritten behind a record
-/// that is kept.
+/// In one of so many operations an object is gone for a while, in another one more is written than the window holds, in others segments are rewritten behind a record
+/// that is kept, or while the process dies.
 const BESIDE: u64 = 800;
 /// One in so many times that a disk has space again it is filled before.
 const FULL_FOR_LONG: u64 = 3;
@@ -418,6 +418,7 @@ impl World {
             0 => self.miss_object(coverage)?,
             1 => self.press_window(coverage)?,
             2 => self.rewrite_beside(rewriting::Harm::KeptRecord, coverage)?,
+            3 if self.absences.one_in(2) => self.rewrite_beside(rewriting::Harm::Death, coverage)?,
             _ => {}
         }
         if choice == ARCHIVE_RESTS_AT {

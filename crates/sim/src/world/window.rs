@@ -60,9 +60,11 @@ impl World {
     /// More is written than the window holds while the archive takes what it is given. Data that waits for it goes on after a few turns, in which next to no
     /// time passes: while it waits the archiver does not rest.
     pub(super) fn press_window(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        if self.disk.stuck().is_some() {
+            return Ok(());
+        }
         self.disk.set_faults(Faults::default());
         self.disk.put_out_fuses();
-        self.disk.unstick();
         self.archive_rests = 0;
         let turns_max = TURNS_MAX * (self.segment_bytes / SEGMENT_BYTES);
         for _ in 0..PRESSING_MAX {
