@@ -219,7 +219,9 @@ impl SimDisk {
             files.used_again |= number(header, 4084, 8) != sequence;
             if number(header, 6, 2) == 2 && number(header, 4084, 8) == sequence {
                 files.rewritten = true;
-                let replaced = (0..number(header, 36, 2) as usize).map(|place| number(header, 38 + place * 8, 8));
+                // The number itself may be damaged.
+                let places = (number(header, 36, 2) as usize).min((4084 - 38) / 8);
+                let replaced = (0..places).map(|place| number(header, 38 + place * 8, 8));
                 files.replaced |= replaced
                     .filter(|replaced| *replaced != sequence)
                     .any(|replaced| disk.names.keys().any(|name| sequence_of(name) == Some(replaced)));
