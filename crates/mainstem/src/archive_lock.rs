@@ -6,9 +6,8 @@
 //! ARCHIVE/JOURNAL.lock   locked (flock) by who owns them; the data folder that is to have them
 //! ```
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -28,8 +27,16 @@ impl OwnObjects {
             Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => return Ok(Self(None)),
             opened => opened.with_context(|| path.display().to_string())?,
         };
-        // SAFETY: plain system call on an open descriptor.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let taken = match file.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => false,
+            // Not every file system has locks; the broker starts all the same.
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(file = %path.display(), %error, "an archive cannot be locked: nothing keeps a second broker from it");
+                true
+            }
+        };
+        if !taken {
             let mut other = String::new();
             let _ = file.read_to_string(&mut other);
             bail!(
