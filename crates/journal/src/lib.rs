@@ -51,7 +51,7 @@ mod writer;
 pub use append::{
     Append, AppendError, AppendItem, AppendResults, Appended, EventSink, JournalEvent, ReplyTo, SHARED_LOGS_MAX,
 };
-pub use archive::{ArchiveRecordError, ArchiveStore, MemoryArchive, is_whole_object};
+pub use archive::{ArchiveRecordError, ArchiveStore, MemoryArchive, Put, is_hopeless, is_whole_object};
 pub use archiver::Archiver;
 pub use backup::{ArchiveHold, BackupError, Cut, Pinned, pin_together};
 pub use cold::{ColdData, ColdWant, HISTORY_BYTES_MAX, ReadError};
@@ -148,6 +148,8 @@ pub enum Planted {
     AwaitHurry,
     /// Answers who asks for records before an object that is missing as if these were in it.
     HideBehindMissing,
+    /// Archives logs again and again of which the store takes nothing.
+    InsistOnRefused,
 }
 
 #[cfg(feature = "planted")]

@@ -13,7 +13,8 @@
 //! * V2 Nobody waits for an archive that does not help: when it fails, when nothing is left that it could take, when it has
 //!   taken nothing for [`NO_PROGRESS_MS`], or after [`WAIT_MS`] in any case, one more segment is added, beyond the window.
 //!   While the keeper waits for room the archiver works without rest, wherever the marks lie.
-//! * V3 A journal that is beyond its window, because that was made smaller or for V2, takes as much as the archive does.
+//! * V3 A journal that is beyond its window, because that was made smaller or for V2, takes two segments for three that the archive
+//!   has taken, however many it takes at once: neither do producers wait for the rest, nor does it stay beyond.
 //! * V4 Checkpoints of much state leave room for [`SEGMENTS_LEFT`] segments, or more, even beyond the window: it is told.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -26,6 +27,8 @@ const WAIT_MS: i64 = 20_000;
 const NO_PROGRESS_MS: i64 = 5_000;
 /// The calm mark is at most this many segments before the full one.
 const ROOM_SEGMENTS_MAX: u64 = 4;
+/// Beyond the window the archive has to take so many halves of a segment for each that is added.
+const HALVES_TAKEN: u64 = 3;
 /// So many segments there may be in any case, as no archive helps against what state takes, …
 const SEGMENTS_LEFT: u64 = 4;
 /// … or this part of what checkpoints take: they are written for what comes into segments.
@@ -59,6 +62,11 @@ impl Marks {
         let full = window.saturating_sub(segment);
         let room = (full / 2).clamp(segment.min(full), ROOM_SEGMENTS_MAX * segment);
         Self { calm: full.saturating_sub(room), hurry: full.saturating_sub(room / 2), full, segment }
+    }
+
+    /// By the archive for a segment that is added beyond the window.
+    fn taken_for_one(&self) -> u64 {
+        self.segment * HALVES_TAKEN / 2
     }
 
     /// How pressing archiving is: 0 below the calm mark, 1 from the hurry mark on.
@@ -171,8 +179,8 @@ pub(crate) struct Gate {
     since: Option<i64>,
     /// … and the archive took something last then, when it had taken so much in all.
     progress: (i64, u64),
-    /// What it had taken when the last segment was added.
-    taken_before: u64,
+    /// So much of what it has taken is made up for by segments that were added.
+    used_up: u64,
 }
 
 impl Gate {
@@ -182,7 +190,9 @@ impl Gate {
         state.held.store(grant.is_none(), Ordering::Relaxed);
         if grant.is_some() {
             self.since = None;
-            self.taken_before = state.taken.load(Ordering::Relaxed);
+            let taken = state.taken.load(Ordering::Relaxed);
+            let used_up = if grant == Some(Grant::Room) { taken } else { self.used_up + marks.taken_for_one() };
+            self.used_up = used_up.min(taken);
             state.wanted_by_state.store(false, Ordering::Relaxed);
         }
         grant
@@ -201,8 +211,8 @@ impl Gate {
             Relief::Failing => return Some(Grant::Beyond("archiving fails")),
         }
         let taken = state.taken.load(Ordering::Relaxed);
-        if wanted > marks.full + 2 * marks.segment && taken - self.taken_before >= marks.segment {
-            return Some(Grant::Beyond("it was beyond it before, and the archive has taken as much as is added"));
+        if wanted > marks.full + 2 * marks.segment && taken - self.used_up >= marks.taken_for_one() {
+            return Some(Grant::Beyond("it was beyond it before, and the archive has taken more than is added"));
         }
         // The clock may go back.
         let since = self.since.filter(|since| *since <= now).unwrap_or(now);
@@ -280,14 +290,20 @@ mod tests {
         let mut gate = Gate::default();
         let far = marks.full + 2_001;
         assert_eq!(gate.ask(&marks, &state, far, 0), None);
-        state.note_taken(999);
+        state.note_taken(1_499);
         assert_eq!(gate.ask(&marks, &state, far, 1), None);
         state.note_taken(1);
         assert_eq!(gate.ask(&marks, &state, far - 1, 2), None, "within reach of the window it has to be free");
         assert!(
             beyond(&gate.ask(&marks, &state, far, 3)) && gate.ask(&marks, &state, far, 4).is_none(),
-            "as much as was taken"
+            "two for three that were taken"
         );
+        state.note_taken(64_000);
+        let granted = (5..).take_while(|now| gate.ask(&marks, &state, far, *now).is_some()).count();
+        assert_eq!(granted, 42, "what was taken at once makes up for as many segments");
+        assert_eq!(gate.ask(&marks, &state, marks.full, 50), Some(Grant::Room));
+        state.note_taken(1_499);
+        assert_eq!(gate.ask(&marks, &state, far, 51), None, "what was taken while there was room is in it");
         let slow: Vec<_> = (0..=20).map(|second| (second * 1000, 1)).collect();
         assert!(asked(&state, &slow).iter().position(beyond) == Some(20), "something is taken, but too little");
         assert!(

@@ -5,7 +5,7 @@
 //! The interface is asynchronous; a store of the local file system does its work when it is polled, on the thread that polls
 //! it, which here is one of the archive's or of the readers of history.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::Future;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,8 +18,8 @@ use std::thread::Thread;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use journal::ArchiveStore;
 use journal::disk::{File, IoMode, RealStorage, SECTOR, Storage};
+use journal::{ArchiveStore, Put};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Name;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -35,7 +35,12 @@ pub struct FolderArchive {
     writing: RealStorage,
     reading: RealStorage,
     owned: Mutex<Vec<OwnObjects>>,
+    /// Folders of journals that were there once.
+    seen: Mutex<HashSet<PathBuf>>,
 }
+
+/// Its name and its bytes.
+type Object = (String, Bytes);
 
 /// Written at once: a commit waits for one such piece at most.
 const PIECE_BYTES: usize = 512 << 10;
@@ -94,6 +99,7 @@ impl FolderArchive {
             writing: RealStorage::open(folder, mode)?,
             reading: RealStorage::reading(folder, mode),
             owned: Mutex::default(),
+            seen: Mutex::default(),
         })
     }
 
@@ -104,26 +110,50 @@ impl FolderArchive {
     pub fn own(&self, journal: &str, data: &Path) -> anyhow::Result<()> {
         let owned = OwnObjects::take(&self.folder, journal, data)?;
         let objects = self.folder.join(journal);
-        unless_missing(remove_unfinished(&objects)).with_context(|| objects.display().to_string())?;
+        if objects.is_dir() {
+            self.seen.lock().insert(objects.clone());
+        }
+        unless_missing(remove_unfinished(&objects, &|file| std::fs::remove_file(file)))
+            .with_context(|| objects.display().to_string())?;
         self.owned.lock().push(owned);
         Ok(())
     }
 
-    /// Creates folders of objects, durably.
-    fn create_folders(&self, folders: &BTreeSet<&Path>) -> io::Result<()> {
-        let mut changed = BTreeSet::new();
+    /// Creates folders of objects, durably; those that cannot be, and why.
+    fn create_folders<'p>(&self, folders: &BTreeSet<&'p Path>) -> BTreeMap<&'p Path, io::Error> {
+        let (mut changed, mut failed) = (BTreeSet::new(), BTreeMap::new());
         for folder in folders {
-            let missing: Vec<&Path> =
-                folder.ancestors().take_while(|folder| *folder != self.folder && !folder.is_dir()).collect();
-            for folder in missing.into_iter().rev() {
-                match std::fs::create_dir(folder) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                    _ => {}
-                }
-                changed.extend(folder.parent());
+            if let Err(error) = self.create_folder(folder, &mut changed) {
+                failed.insert(*folder, error);
             }
         }
-        changed.into_iter().try_for_each(sync)
+        for folder in changed {
+            if let Err(error) = sync(folder) {
+                failed.extend(folders.iter().map(|folder| (*folder, again(&error))));
+            }
+        }
+        failed
+    }
+
+    fn create_folder<'p>(&self, folder: &'p Path, changed: &mut BTreeSet<&'p Path>) -> io::Result<()> {
+        let missing: Vec<&Path> =
+            folder.ancestors().take_while(|folder| *folder != self.folder && !folder.is_dir()).collect();
+        let mut seen = self.seen.lock();
+        for folder in missing.into_iter().rev() {
+            if seen.contains(folder) {
+                // What is stored now would not be where the rest is.
+                let gone = "the folder was there and is gone: is its file system mounted?";
+                return Err(named(folder, &io::Error::new(io::ErrorKind::NotFound, gone)));
+            }
+            match std::fs::create_dir(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(named(folder, &error)),
+                _ => {}
+            }
+            changed.extend(folder.parent());
+        }
+        // That of a journal: it stays as long as there is an archive.
+        seen.extend(folder.ancestors().find(|one| one.parent() == Some(&*self.folder)).map(Path::to_owned));
+        Ok(())
     }
 
     /// Writes an object under a name that is not its own.
@@ -144,15 +174,16 @@ impl FolderArchive {
     /// Writes an object under its unfinished name; `then` goes on with the file.
     fn write(&self, name: &str, bytes: &[u8], then: impl FnOnce(&str, &dyn File) -> io::Result<()>) -> io::Result<()> {
         let unfinished = unfinished(name);
+        let told = |error: io::Error| named(&self.folder.join(name), &error);
         match self.writing.remove(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(told(error)),
             _ => {}
         }
         let outcome = self.write_unfinished(&unfinished, bytes).and_then(|file| then(&unfinished, &*file));
         if outcome.is_err() {
             self.give_up(name);
         }
-        outcome
+        outcome.map_err(told)
     }
 
     /// What cannot be removed either goes at the next start.
@@ -161,26 +192,55 @@ impl FolderArchive {
     }
 
     /// Each durable by itself.
-    fn put_each(&self, objects: &[(String, Bytes)], folders: BTreeSet<&Path>) -> io::Result<()> {
+    fn put_each(&self, objects: &[&Object]) -> Vec<Put> {
         at_once(AT_ONCE, objects, |(name, bytes)| {
-            self.write(name, bytes, |unfinished, file| file.sync().and_then(|()| self.writing.rename(unfinished, name)))
-        })?;
-        at_once(AT_ONCE, &folders.into_iter().collect::<Vec<_>>(), |folder| sync(folder))
+            self.write(name, bytes, |unfinished, file| {
+                file.sync()?;
+                self.writing.rename(unfinished, name)?;
+                self.folder.join(name).parent().map_or(Ok(()), sync)
+            })
+        })
     }
 
     /// All durable together: first what is in them, then their names.
-    fn put_together(&self, objects: &[(String, Bytes)]) -> io::Result<()> {
+    fn put_together(&self, objects: &[&Object]) -> Vec<Put> {
         // Opened before: it tells of errors since then.
-        let whole = std::fs::File::open(&self.folder)?;
-        let written = at_once(WRITERS, objects, |(name, bytes)| self.write(name, bytes, |_, _| Ok(())));
-        let last = || objects.last().map_or(Ok(()), |(name, _)| self.sync_all(&whole, &unfinished(name)));
-        let named = written
-            .and_then(|()| last())
-            .and_then(|()| objects.iter().try_for_each(|(name, _)| self.writing.rename(&unfinished(name), name)));
-        if named.is_err() {
-            objects.iter().for_each(|(name, _)| self.give_up(name));
+        let whole = match std::fs::File::open(&self.folder) {
+            Ok(whole) => whole,
+            Err(error) => return objects.iter().map(|_| Put::Failed(again(&error))).collect(),
+        };
+        let mut outcomes = at_once(WRITERS, objects, |(name, bytes)| self.write(name, bytes, |_, _| Ok(())));
+        self.sync_stored(&whole, objects, &mut outcomes, unfinished);
+        for ((name, _), outcome) in objects.iter().zip(&mut outcomes) {
+            if matches!(outcome, Put::Stored)
+                && let Err(error) = self.writing.rename(&unfinished(name), name)
+            {
+                *outcome = Put::Failed(named(&self.folder.join(name), &error));
+            }
         }
-        named.and_then(|()| objects.last().map_or(Ok(()), |(name, _)| self.sync_all(&whole, name)))
+        self.sync_stored(&whole, objects, &mut outcomes, str::to_owned);
+        for ((name, _), outcome) in objects.iter().zip(&outcomes) {
+            if !matches!(outcome, Put::Stored) {
+                self.give_up(name);
+            }
+        }
+        outcomes
+    }
+
+    /// Makes those durable that are stored as yet, under their names of now; else none of them is.
+    fn sync_stored(
+        &self,
+        whole: &std::fs::File,
+        objects: &[&Object],
+        outcomes: &mut [Put],
+        name_now: impl Fn(&str) -> String,
+    ) {
+        let Some(last) = outcomes.iter().rposition(|outcome| matches!(outcome, Put::Stored)) else { return };
+        if let Err(error) = self.sync_all(whole, &name_now(&objects[last].0)) {
+            for outcome in outcomes.iter_mut().filter(|outcome| matches!(outcome, Put::Stored)) {
+                *outcome = Put::Failed(again(&error));
+            }
+        }
     }
 
     /// Makes the file system durable, and one file and its folder by themselves: not every system tells an error of the whole.
@@ -195,6 +255,20 @@ impl FolderArchive {
     }
 }
 
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The same error, for another object.
+fn again(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), error.to_string())
+}
+
+/// An error that says where.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 fn unfinished(name: &str) -> String {
     format!("{name}{UNFINISHED}")
 }
@@ -204,36 +278,50 @@ fn sync(folder: &Path) -> io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
 
-/// Does the same with all of them, several at once; after an error with no more.
-fn at_once<T: Sync>(threads: usize, all: &[T], work: impl Fn(&T) -> io::Result<()> + Sync) -> io::Result<()> {
-    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+/// Does the same with all of them, several at once, as long as it is of use.
+fn at_once<T: Sync>(threads: usize, all: &[T], work: impl Fn(&T) -> io::Result<()> + Sync) -> Vec<Put> {
+    let (next, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let done = Mutex::new((all.iter().map(|_| Put::NotTried).collect::<Vec<_>>(), 0, 0));
     let some = || {
-        while !failed.load(Ordering::Relaxed)
-            && let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed))
-        {
-            work(one).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+        while !ended.load(Ordering::Relaxed) {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(one) = all.get(at) else { return };
+            let outcome = work(one);
+            let (outcomes, stored, failed) = &mut *done.lock();
+            outcomes[at] = match outcome {
+                Ok(()) => {
+                    *stored += 1;
+                    Put::Stored
+                }
+                Err(error) => {
+                    *failed += 1;
+                    ended.fetch_or(journal::is_hopeless(*stored, *failed, &error), Ordering::Relaxed);
+                    Put::Failed(error)
+                }
+            };
         }
-        Ok(())
     };
     std::thread::scope(|scope| {
-        // Where there is no thread to be had the others do its part.
+        // Where there is no thread to be had the others do its part; what one that has died has not done was not tried.
         let spawn = |_| std::thread::Builder::new().name("archive".to_owned()).spawn_scoped(scope, some).ok();
         let others: Vec<_> = (1..all.len().min(threads)).filter_map(spawn).collect();
-        let own = some();
-        let died = || io::Error::other("a thread that stores objects has ended");
-        others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(died()))).fold(own, Result::and)
-    })
+        some();
+        others.into_iter().for_each(|other| drop(other.join()));
+    });
+    done.into_inner().0
 }
 
-/// An object is written beside its name, with a `#` and a number behind it, and renamed.
-fn remove_unfinished(folder: &Path) -> io::Result<()> {
+/// An object is written beside its name, with a `#` and a number behind it, and renamed. What cannot be removed is in nobody's way: it is told, and left.
+fn remove_unfinished(folder: &Path, remove: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
         if entry.file_type()?.is_dir() {
-            remove_unfinished(&entry.path())?;
-        } else if name.to_string_lossy().rsplit_once('#').is_some_and(|(_, number)| number.parse::<u32>().is_ok()) {
-            std::fs::remove_file(entry.path())?;
+            remove_unfinished(&entry.path(), remove)?;
+        } else if name.to_string_lossy().rsplit_once('#').is_some_and(|(_, number)| number.parse::<u32>().is_ok())
+            && let Err(error) = remove(&entry.path())
+        {
+            tracing::warn!(%error, file = %entry.path().display(), "what an unfinished write has left in the archive cannot be removed");
         }
     }
     Ok(())
@@ -274,14 +362,27 @@ impl ArchiveStore for ArchiveReader {
 
 impl ArchiveStore for FolderArchive {
     fn put(&self, name: &str, bytes: Bytes) -> io::Result<()> {
-        self.put_all(&[(name.to_owned(), bytes)])
+        match self.put_all(&[(name.to_owned(), bytes)]).pop() {
+            Some(Put::Stored) => Ok(()),
+            Some(Put::Failed(error)) => Err(error),
+            Some(Put::NotTried) | None => Err(io::Error::other("a thread that stores objects has ended")),
+        }
     }
 
-    fn put_all(&self, objects: &[(String, Bytes)]) -> io::Result<()> {
+    fn put_all(&self, objects: &[Object]) -> Vec<Put> {
         let paths: Vec<PathBuf> = objects.iter().map(|(name, _)| self.folder.join(name)).collect();
         let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
-        self.create_folders(&folders)?;
-        if objects.len() < TOGETHER { self.put_each(objects, folders) } else { self.put_together(objects) }
+        let failed = self.create_folders(&folders);
+        let has_none = |path: &PathBuf| path.parent().and_then(|folder| failed.get(folder));
+        let to_write: Vec<&Object> =
+            objects.iter().zip(&paths).filter(|(_, path)| has_none(path).is_none()).map(|(object, _)| object).collect();
+        let written = if to_write.len() < TOGETHER { self.put_each(&to_write) } else { self.put_together(&to_write) };
+        let mut written = written.into_iter();
+        let outcome = |path| match has_none(path) {
+            Some(error) => Put::Failed(again(error)),
+            None => written.next().unwrap_or(Put::NotTried),
+        };
+        paths.iter().map(outcome).collect()
     }
 
     fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -303,6 +404,8 @@ impl ArchiveStore for FolderArchive {
     fn delete(&self, name: &str) -> io::Result<()> {
         match wait(self.store.delete(&Name::from(name))) {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            // Where its folder is none it is not there either.
+            Err(_) if std::fs::symlink_metadata(self.folder.join(name)).is_err_and(|error| is_missing(&error)) => {}
             Err(error) => return Err(io_error(error)),
         }
         // The folder of a log goes with its last object. That of a journal stays: by it a start knows its archive.
@@ -328,7 +431,7 @@ mod tests {
             archive.put(name, bytes.clone()).expect("put");
         }
         let many: Vec<_> = (0..100).map(|number| (format!("three/{number}/a"), bytes.slice(..number * 97))).collect();
-        archive.put_all(&many).expect("put");
+        assert!(archive.put_all(&many).iter().all(|one| matches!(one, Put::Stored)));
         for (name, bytes) in &many {
             let mut into = vec![0; bytes.len() + 1];
             let got = archive.read_at(name, 0, &mut into).expect("read");
@@ -372,46 +475,119 @@ mod tests {
         assert_eq!(there, [false, true, true, true], "what others have there stays");
     }
 
-    #[test]
-    fn of_objects_that_are_not_all_stored_no_half_is_left() {
+    fn opened() -> (tempfile::TempDir, FolderArchive) {
         let folder = tempfile::tempdir().expect("a folder");
         let (mode, _) = journal::disk::probe(&[folder.path()], None).expect("some way of I/O");
         let archive = FolderArchive::open(&folder.path().join("archive"), mode).expect("a folder");
-        let in_the_way = folder.path().join("archive/one/15/a");
-        std::fs::create_dir_all(&in_the_way).expect("a folder");
-        let all: Vec<_> = (0..20).map(|number| (format!("one/{number}/a"), Bytes::from(vec![number; 5000]))).collect();
-        archive.put_all(&all).expect_err("a folder has one's name");
-        let unfinished =
-            (0..20).filter(|number| folder.path().join(format!("archive/one/{number}/a{UNFINISHED}")).exists()).count();
-        assert_eq!(unfinished, 0);
-        std::fs::remove_dir(in_the_way).expect("it is empty");
-        archive.put_all(&all).expect("again");
-        for (name, bytes) in &all {
-            let mut into = vec![0; bytes.len()];
-            assert_eq!(
-                (archive.read_at(name, 0, &mut into).expect("read"), &into[..]),
-                (bytes.len(), &bytes[..]),
-                "{name}"
-            );
-        }
+        (folder, archive)
+    }
+
+    fn is_read(archive: &FolderArchive, (name, bytes): &Object) -> bool {
+        let mut into = vec![0; bytes.len()];
+        archive.read_at(name, 0, &mut into).is_ok_and(|read| read == bytes.len() && into[..] == bytes[..])
     }
 
     #[test]
-    fn several_objects_are_stored_at_once_and_an_error_is_told() {
+    fn one_that_cannot_be_stored_leaves_no_half_and_stands_in_no_other_s_way() {
+        let (folder, archive) = opened();
+        // The name of one is a folder's, that of another one's folder a file's.
+        let in_the_way = folder.path().join("archive/one/15/a");
+        std::fs::create_dir_all(&in_the_way).expect("a folder");
+        std::fs::write(folder.path().join("archive/one/3"), b"").expect("writable");
+        for count in [16, 18, 4] {
+            let all: Vec<Object> =
+                (20 - count..20).map(|number| (format!("one/{number}/a"), Bytes::from(vec![number; 5000]))).collect();
+            let outcomes = archive.put_all(&all);
+            for (object, outcome) in all.iter().zip(&outcomes) {
+                let fails = object.0 == "one/15/a" || object.0 == "one/3/a";
+                assert_eq!(matches!(outcome, Put::Failed(_)), fails, "{}: {outcome:?}", object.0);
+                assert_eq!(is_read(&archive, object), !fails, "{}", object.0);
+                assert!(!folder.path().join(format!("archive/{}{UNFINISHED}", object.0)).exists(), "{}", object.0);
+            }
+        }
+        std::fs::remove_dir(in_the_way).expect("it is empty");
+        let object = ("one/15/a".to_owned(), Bytes::from_static(b"abc"));
+        archive.put(&object.0, object.1.clone()).expect("again");
+        assert!(is_read(&archive, &object));
+    }
+
+    #[test]
+    fn nothing_is_stored_where_the_folder_of_a_journal_was() {
+        let (folder, archive) = opened();
+        let object = ("one/7/a".to_owned(), Bytes::from_static(b"abc"));
+        archive.put(&object.0, object.1.clone()).expect("stored");
+        // As when a file system is not mounted any more.
+        let (there, aside) = (folder.path().join("archive/one"), folder.path().join("aside"));
+        std::fs::rename(&there, &aside).expect("renamed");
+        let error = archive.put("one/8/a", object.1.clone()).expect_err("it is gone").to_string();
+        assert!(error.contains("archive/one") && error.contains("mounted"), "{error}");
+        assert!(!there.exists());
+        std::fs::rename(&aside, &there).expect("renamed");
+        archive.put("one/8/a", object.1.clone()).expect("it is back");
+        assert!(is_read(&archive, &object));
+    }
+
+    #[test]
+    fn an_error_says_which_object_cannot_be_stored() {
+        let (folder, archive) = opened();
+        std::fs::create_dir(folder.path().join("archive/one")).expect("a folder");
+        std::fs::write(folder.path().join("archive/one/7"), b"in the way").expect("writable");
+        for count in [1, 20] {
+            let all: Vec<_> =
+                (0..count).map(|number| (format!("one/7/{number}"), Bytes::from_static(b"abc"))).collect();
+            let (mut failed, outcomes) = (0, archive.put_all(&all));
+            for outcome in &outcomes {
+                assert!(!matches!(outcome, Put::Stored), "its folder is a file");
+                if let Put::Failed(error) = outcome {
+                    failed += 1;
+                    assert!(error.to_string().contains("archive/one/7"), "{error}");
+                }
+            }
+            assert!(failed > 0, "{outcomes:?}");
+        }
+        archive.delete("one/7/1").expect("it is not there");
+    }
+
+    #[test]
+    fn an_unfinished_object_that_cannot_be_removed_keeps_none_of_the_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("7")).expect("a folder");
+        for name in ["1#1", "7/stays#2", "7/goes#3", "7/object", "9#4"] {
+            std::fs::write(folder.path().join(name), b"").expect("writable");
+        }
+        let remove = |file: &Path| match file.ends_with("stays#2") {
+            true => Err(io::ErrorKind::PermissionDenied.into()),
+            false => std::fs::remove_file(file),
+        };
+        remove_unfinished(folder.path(), &remove).expect("it is told, and no more");
+        let mut left: Vec<_> = [folder.path().to_owned(), folder.path().join("7")]
+            .iter()
+            .flat_map(|folder| std::fs::read_dir(folder).expect("a folder"))
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+            .collect();
+        left.sort_unstable();
+        assert_eq!(left, ["7", "object", "stays#2"]);
+    }
+
+    #[test]
+    fn several_objects_are_stored_at_once_as_long_as_it_is_of_use() {
+        let count = |outcomes: &[Put]| {
+            let count = |of: fn(&Put) -> bool| outcomes.iter().filter(|one| of(one)).count();
+            (count(|one| matches!(one, Put::Stored)), count(|one| matches!(one, Put::Failed(_))))
+        };
         let meeting = std::sync::Barrier::new(AT_ONCE);
         let all: Vec<usize> = (0..10 * AT_ONCE).collect();
-        at_once(AT_ONCE, &all, |_| {
+        let outcomes = at_once(AT_ONCE, &all, |_| {
             meeting.wait();
             Ok(())
-        })
-        .expect("all of them meet");
-        let done = AtomicUsize::new(0);
-        let outcome = at_once(AT_ONCE, &all, |number| {
-            done.fetch_add(1, Ordering::Relaxed);
-            if *number == 3 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
         });
-        assert_eq!(outcome.map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
-        at_once(AT_ONCE, &[] as &[usize], |_| Err(io::ErrorKind::Other.into())).expect("there is nothing to do");
-        assert!(done.into_inner() >= 4);
+        assert_eq!(count(&outcomes), (all.len(), 0), "all of them meet");
+        let failing = |error: io::ErrorKind, fails: fn(usize) -> bool| {
+            count(&at_once(1, &all, |number| if fails(*number) { Err(error.into()) } else { Ok(()) }))
+        };
+        assert_eq!(failing(io::ErrorKind::Other, |number| number % 3 == 1), (160, 80), "one stands in no other's way");
+        assert_eq!(failing(io::ErrorKind::StorageFull, |number| number == 30), (30, 1), "there is no more space");
+        assert_eq!(failing(io::ErrorKind::Other, |_| true), (0, 8), "none will be stored");
+        assert_eq!(at_once(AT_ONCE, &[] as &[usize], |_| Ok(())).len(), 0);
     }
 }

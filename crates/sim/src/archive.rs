@@ -26,6 +26,8 @@ struct Objects {
     deleted: BTreeMap<String, Bytes>,
     random: Random,
     counters: ArchiveCounters,
+    /// Of this log nothing is taken.
+    refused: Option<u64>,
 }
 
 /// Objects that outlive the processes that use them; it dies with their disk.
@@ -39,15 +41,20 @@ impl SimArchive {
     /// An empty one.
     pub fn new(seed: u64, disk: &SimDisk) -> Self {
         let counters = ArchiveCounters::default();
-        let objects =
-            Objects { by_name: BTreeMap::new(), deleted: BTreeMap::new(), random: Random::new(seed), counters };
+        let objects = Objects {
+            by_name: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+            random: Random::new(seed),
+            counters,
+            refused: None,
+        };
         Self { disk: disk.clone(), inner: Arc::new(Mutex::new(objects)) }
     }
 
     /// Deletions that had not reached the disk are undone.
     pub fn lose_power(&self) {
         let mut objects = self.inner.lock();
-        let Objects { by_name, deleted, random, counters } = &mut *objects;
+        let Objects { by_name, deleted, random, counters, .. } = &mut *objects;
         for (name, bytes) in std::mem::take(deleted) {
             if random.one_in(3) {
                 counters.undeleted += 1;
@@ -72,6 +79,11 @@ impl SimArchive {
     /// It is back.
     pub fn put_back(&self, (name, bytes): (String, Bytes)) {
         self.inner.lock().by_name.insert(name, bytes);
+    }
+
+    /// From now on nothing of this log is taken; `None`: of each log something is again.
+    pub fn refuse(&self, log: Option<u64>) {
+        self.inner.lock().refused = log;
     }
 
     /// How many objects there are.
@@ -104,6 +116,9 @@ impl ArchiveStore for SimArchive {
                 objects.by_name.insert(name.to_owned(), bytes.slice(..end));
             }
             return Err(dead);
+        }
+        if objects.refused.is_some() && objects.refused == log_and_base(name).map(|(log, _)| log) {
+            return Err(io::Error::other("nothing of this log is taken"));
         }
         if objects.random.one_in(25) {
             objects.counters.failed_puts += 1;

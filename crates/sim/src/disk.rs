@@ -244,7 +244,7 @@ impl SimDisk {
 
     /// Now and then, and wherever segments are there that a rewritten one replaces: one read, or one change of names, of the start that follows fails.
     pub fn fail_at_start(&self) -> bool {
-        let is_within = self.files().replaced;
+        let is_within = !self.files().replaced.is_empty();
         let mut disk = self.inner.lock();
         if !(is_within || disk.starting.one_in(STARTS_FAIL)) {
             return false;

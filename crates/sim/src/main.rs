@@ -34,12 +34,12 @@ struct Cli {
     /// omit-dropped, drop-unwritten, drop-absent,
     /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable, take-unreadable, load-replaced, forget-replacing,
     /// stop-at-unreplaced, insist-on-spare, need-reserves, forgo-third, count-alone, spend-last, insist-on-new, leave-twentieth, count-done, expire-at-checkpoints,
-    /// await-hurry, hide-behind-missing; or all of them one by one
+    /// await-hurry, hide-behind-missing, insist-on-refused; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 35] = [
+const PLANTED: [(&str, Planted); 36] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -75,6 +75,7 @@ const PLANTED: [(&str, Planted); 35] = [
     ("expire-at-checkpoints", Planted::ExpireAtCheckpoints),
     ("await-hurry", Planted::AwaitHurry),
     ("hide-behind-missing", Planted::HideBehindMissing),
+    ("insist-on-refused", Planted::InsistOnRefused),
 ];
 
 fn main() -> ExitCode {

@@ -419,6 +419,7 @@ impl World {
             1 => self.press_window(coverage)?,
             2 => self.rewrite_beside(rewriting::Harm::KeptRecord, coverage)?,
             3 if self.absences.one_in(2) => self.rewrite_beside(rewriting::Harm::Death, coverage)?,
+            3 => self.archive_beside_refused(coverage)?,
             _ => {}
         }
         if choice == ARCHIVE_RESTS_AT {

@@ -44,6 +44,30 @@ const CLEANED: u8 = 1;
 /// In place of a delete horizon: there is none.
 pub(crate) const NO_HORIZON: Timestamp = Timestamp::MAX;
 
+/// What became of an object that was to be stored.
+#[derive(Debug)]
+pub enum Put {
+    /// It survives a power loss.
+    Stored,
+    /// It may be there or not.
+    Failed(io::Error),
+    /// It was no use.
+    NotTried,
+}
+
+/// Objects that fail before one was stored: then none will be.
+const FAILURES_MAX: usize = 8;
+
+/// Is it no use to store more, after so many were stored and so many failed, the last one with this error?
+pub fn is_hopeless(stored: usize, failed: usize, error: &io::Error) -> bool {
+    is_full(error) || stored == 0 && failed >= FAILURES_MAX
+}
+
+/// Is there no space?
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Where archive objects are kept. Everything blocks. Names are paths of parts between `/`.
 pub trait ArchiveStore: Send + Sync {
     /// Keeps `bytes` under a name, whole or not at all; when it returns, they survive a power loss.
@@ -51,12 +75,27 @@ pub trait ArchiveStore: Send + Sync {
     /// # Errors
     /// Of the store. There may be an object then or not.
     fn put(&self, name: &str, bytes: Bytes) -> io::Result<()>;
-    /// Keeps several objects as `put` does, in less time than one after another if the store can.
-    ///
-    /// # Errors
-    /// Of the store. There may be any of them then.
-    fn put_all(&self, objects: &[(String, Bytes)]) -> io::Result<()> {
-        objects.iter().try_for_each(|(name, bytes)| self.put(name, bytes.clone()))
+    /// Keeps several objects as `put` does, in less time than one after another if the store can. What became of each, in their order: one that cannot be
+    /// kept stands in no other's way. It ends where that is no use ([`is_hopeless`]).
+    fn put_all(&self, objects: &[(String, Bytes)]) -> Vec<Put> {
+        let (mut stored, mut failed, mut ended) = (0, 0, false);
+        let put = |(name, bytes): &(String, Bytes)| {
+            if ended {
+                return Put::NotTried;
+            }
+            match self.put(name, bytes.clone()) {
+                Ok(()) => {
+                    stored += 1;
+                    Put::Stored
+                }
+                Err(error) => {
+                    failed += 1;
+                    ended = is_hopeless(stored, failed, &error);
+                    Put::Failed(error)
+                }
+            }
+        };
+        objects.iter().map(put).collect()
     }
     /// Fills `into` from `position` on, as far as the object goes; returns the bytes read.
     ///
@@ -174,6 +213,18 @@ impl Archived {
     fn covers(&self, other: &Self) -> bool {
         self.id > other.id && self.base <= other.base && other.next <= self.next
     }
+}
+
+/// Is it what an object of a journal may be called (docs/formats/archive.md)?
+pub(crate) fn is_name(name: &str, journal: Uuid) -> bool {
+    let parts = || {
+        let (of, rest) = name.split_once('/')?;
+        let (log, rest) = rest.split_once('/')?;
+        let (base, id) = rest.split_once('-')?;
+        let has = |text: &str, length, radix| text.len() == length && u64::from_str_radix(text, radix).is_ok();
+        Some(of == journal.to_string() && log.parse::<u64>().is_ok() && has(base, 20, 10) && has(id, 16, 16))
+    };
+    parts().unwrap_or(false)
 }
 
 /// Is it the key of an archive record?

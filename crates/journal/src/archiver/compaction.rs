@@ -455,8 +455,11 @@ impl Archiver {
         self.journal.metrics().compaction_written_bytes.inc_by(object.batch_bytes());
         // Whatever is left of it, it was dealt with.
         let taken = object.batch_bytes() + 1;
-        let made = self.put(vec![(object, kept_aborted)], true)?;
-        self.commit(Pending { append: None, made, gone: replaces, passed: Vec::new(), taken });
+        let stored = self.put(vec![(object, kept_aborted)], true);
+        if stored.made.is_empty() {
+            return Err(stored.error());
+        }
+        self.commit(Pending { append: None, made: stored.made, gone: replaces, passed: Vec::new(), taken });
         Ok(())
     }
 

@@ -7,11 +7,13 @@
 //! ```
 //!
 //! A crash before the records are durable leaves objects that nobody names: they are deleted at the next start, before
-//! anything is made. A crash after it leaves objects that were replaced: their records, then they, are deleted.
+//! anything is made, unless one that is named is missing: then somebody may have moved them. A crash after it leaves objects that
+//! were replaced: their records, then they, are deleted.
 
 mod compaction;
 mod keys;
 mod moving;
+mod refused;
 mod rules;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -23,7 +25,7 @@ use std::time::{Duration, Instant};
 use types::{ConnectionId, LogId, Offset, ShardId, Timestamp};
 
 use crate::append::{Append, AppendError, AppendItem, AppendResults, ReplyTo};
-use crate::archive::{Archived, ObjectWriter};
+use crate::archive::{self, Archived, ObjectWriter, Put};
 use crate::cold::ReadError;
 use crate::journal::Journal;
 use crate::log::Log;
@@ -105,6 +107,25 @@ fn spawn_hurried(borrow: Receiver<Archiver>, give_back: SyncSender<Archiver>) ->
     spawned.is_ok()
 }
 
+/// What became of objects that were put into the store.
+#[derive(Default)]
+struct Stored {
+    /// To be entered into their logs.
+    made: Vec<Arc<Archived>>,
+    /// Logs of which one could not be stored, and why.
+    failed: Vec<(LogId, io::Error)>,
+    /// There is no space.
+    is_full: bool,
+}
+
+impl Stored {
+    /// Why nothing was stored.
+    fn error(self) -> ArchiverError {
+        let nothing = || io::Error::other("nothing was stored");
+        self.failed.into_iter().next().map_or_else(nothing, |(_, error)| error).into()
+    }
+}
+
 /// Objects that could not be deleted: they are tried again now and then, and hold up nothing.
 #[derive(Default)]
 struct Undeleted {
@@ -119,6 +140,10 @@ pub struct Archiver {
     /// Objects without a record, to be deleted when no reader has them.
     retired: Vec<Arc<Archived>>,
     undeleted: Undeleted,
+    /// Logs of which nothing could be read in this turn.
+    passed_over: HashSet<LogId>,
+    /// Logs of which the store takes nothing.
+    refused: refused::Refused,
     /// Of the last object made in this term.
     counter: u32,
     /// Nothing that a crash left is in the store any more.
@@ -143,6 +168,8 @@ impl Archiver {
             pending: None,
             retired: Vec::new(),
             undeleted: Undeleted::default(),
+            passed_over: HashSet::new(),
+            refused: refused::Refused::default(),
             counter: 0,
             tidy: false,
             pass: None,
@@ -235,7 +262,8 @@ impl Archiver {
     /// Tells those who look on what is wrong, when that has changed.
     fn tell_trouble(&mut self, error: Option<&ArchiverError>) {
         let left = || Some(format!("{} cannot be deleted", self.undeleted.names.front()?));
-        let trouble = error.map(|error| format!("archiving fails: {error}")).or_else(left);
+        let trouble =
+            error.map(|error| format!("archiving fails: {error}")).or_else(|| self.refused.told()).or_else(left);
         if self.trouble != trouble {
             self.journal.set_archive_trouble(trouble.clone());
             self.trouble = trouble;
@@ -422,10 +450,12 @@ impl Archiver {
         let leftover = self.journal.archive().take_leftover();
         let mut known: BTreeSet<String> = leftover.iter().map(|object| object.name(uuid)).collect();
         self.journal.archive().leave(leftover);
+        let mut missing = 0;
         for log in self.logs() {
             for object in log.inner().archive.iter().filter(|object| object.length > 0) {
                 let name = object.name(uuid);
                 if !found.contains(&name) {
+                    missing += 1;
                     self.journal.note_unreadable(
                         &name,
                         None,
@@ -436,9 +466,16 @@ impl Archiver {
                 known.insert(name);
             }
         }
-        for name in found.difference(&known) {
-            tracing::info!(name, "an archive object that the journal does not name is deleted");
-            self.delete(name.clone());
+        let unknown: Vec<&String> = found.difference(&known).filter(|name| archive::is_name(name, uuid)).collect();
+        if missing > 0 {
+            // Somebody may have moved them: nothing goes.
+            let (journal, left) = (self.journal.number(), unknown.len());
+            tracing::warn!(journal, missing, left, "archive objects are missing: those that nobody names are left");
+        } else {
+            for name in unknown {
+                tracing::info!(name, "an archive object that the journal does not name is deleted");
+                self.delete(name.clone());
+            }
         }
         self.tidy = true;
         Ok(())
@@ -509,13 +546,10 @@ impl Archiver {
         ObjectWriter::new(self.journal.uuid(), log, id, base)
     }
 
-    /// Ends objects and puts them into the store, each with the transactions whose markers it holds. None is left of them when that fails.
-    fn put(
-        &mut self,
-        objects: Vec<(ObjectWriter, Vec<AbortedTransaction>)>,
-        cleaned: bool,
-    ) -> Result<Vec<Arc<Archived>>, ArchiverError> {
-        let (mut made, mut stored) = (Vec::with_capacity(objects.len()), Vec::with_capacity(objects.len()));
+    /// Ends objects, which are in the order of logs and offsets, and puts them into the store, each with the transactions whose markers it holds. Of a log
+    /// of which one fails none behind it is kept; where there is no space none is at all.
+    fn put(&mut self, objects: Vec<(ObjectWriter, Vec<AbortedTransaction>)>, cleaned: bool) -> Stored {
+        let (mut ended, mut to_store) = (Vec::with_capacity(objects.len()), Vec::with_capacity(objects.len()));
         for (object, aborted) in objects {
             let (bytes, mut archived) = object.finish(cleaned, aborted);
             if !cleaned {
@@ -523,18 +557,40 @@ impl Archiver {
                 archived.aborted = Vec::new();
             }
             if archived.length > 0 {
-                stored.push((archived.name(self.journal.uuid()), bytes));
+                to_store.push((archived.name(self.journal.uuid()), bytes));
             }
-            made.push(Arc::new(archived));
+            ended.push(Arc::new(archived));
         }
         // A journal that was restored makes names again that were made after the backup.
-        self.undeleted.names.retain(|name| stored.iter().all(|(new, _)| new != name));
-        if let Err(error) = self.journal.archive().store.put_all(&stored) {
-            made.into_iter().for_each(|object| self.retire(object));
-            return Err(error.into());
+        self.undeleted.names.retain(|name| to_store.iter().all(|(new, _)| new != name));
+        let mut outcomes = self.journal.archive().store.put_all(&to_store).into_iter();
+        let mut stored = Stored::default();
+        let mut failed = HashSet::new();
+        for object in ended {
+            let outcome = if object.length > 0 { outcomes.next().unwrap_or(Put::NotTried) } else { Put::Stored };
+            if let Put::Failed(error) = outcome {
+                if failed.insert(object.log) {
+                    stored.failed.push((object.log, error));
+                }
+            } else if matches!(outcome, Put::NotTried) {
+                failed.insert(object.log);
+            }
+            if failed.contains(&object.log) { self.retire(object) } else { stored.made.push(object) }
         }
-        self.journal.metrics().archive_objects.inc_by(stored.len() as u64);
-        self.journal.metrics().archive_written_bytes.inc_by(made.iter().map(|object| object.length).sum());
-        Ok(made)
+        // The last of a full disk is left to compaction, which gives back more than it takes.
+        stored.is_full = stored.failed.iter().any(|(_, error)| archive::is_full(error));
+        #[cfg(feature = "planted")]
+        if self.journal.planted() == Some(crate::Planted::InsistOnRefused) && !stored.failed.is_empty() {
+            stored.is_full = true;
+        }
+        if stored.is_full {
+            stored.made.drain(..).for_each(|object| self.retire(object));
+        }
+        self.journal
+            .metrics()
+            .archive_objects
+            .inc_by(stored.made.iter().filter(|object| object.length > 0).count() as u64);
+        self.journal.metrics().archive_written_bytes.inc_by(stored.made.iter().map(|object| object.length).sum());
+        stored
     }
 }

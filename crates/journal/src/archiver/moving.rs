@@ -38,6 +38,11 @@ const BESIDE_SHARE: u64 = 4;
 /// … or nobody has, in all of the window, or a segment is waited for: then this part of it is.
 const LEAST_SHARE: u64 = 16;
 
+/// Of so many segments as many as are looked at next, where there are to be fewer: what is live in them is counted anew each time.
+const fn fewer_than(segments: usize) -> usize {
+    segments - segments.div_ceil(8)
+}
+
 /// What a log has in the segments that are to go.
 struct Candidate {
     log: Arc<Log>,
@@ -52,6 +57,8 @@ struct Live {
     left: bool,
     /// There is more, of a log that is being compacted.
     compacting: bool,
+    /// There is more, of a log of which the store takes nothing.
+    refused: bool,
 }
 
 impl Live {
@@ -77,6 +84,19 @@ impl Archiver {
     }
 
     fn move_oldest(&mut self) -> Result<Turn, ArchiverError> {
+        self.passed_over.clear();
+        loop {
+            let before = self.passed_over.len();
+            let turn = self.move_some()?;
+            // What has nothing that could be read is in nobody's way.
+            if turn != Turn::Idle || self.passed_over.len() == before {
+                return Ok(turn);
+            }
+        }
+    }
+
+    fn move_some(&mut self) -> Result<Turn, ArchiverError> {
+        self.refused.forget_what_is_gone(&self.journal, self.journal.now_ms());
         let Some(marks) = self.journal.marks() else { return Ok(Turn::Idle) };
         let used = self.journal.used_bytes();
         let Some(excess) = used.checked_sub(marks.calm).filter(|excess| *excess > 0) else {
@@ -113,30 +133,40 @@ impl Archiver {
             }
             wanted *= 2;
         };
-        let left = live.left || !live.logs.is_empty();
+        let (left, refused) = (live.left || !live.logs.is_empty(), live.refused);
         let lengths: Vec<u64> = sealed.iter().map(|(segment, _)| segment.bytes()).collect();
         let enough = self.read_less(&mut victims, &lengths, &mut live, enough, hurried)?;
         if enough < self.journal.config().object_bytes / WORTH_SHARE {
             // What is moved at once is all of some segments rather than something of each.
             while live.bytes_of(enough) > self.room_at_once() {
-                let fewer = &victims[..victims.len() - 1];
-                let live_in_fewer = self.live_in(fewer, hurried)?;
+                let fewer = fewer_than(victims.len());
+                let live_in_fewer = self.live_in(&victims[..fewer], hurried)?;
                 if live_in_fewer.logs.is_empty() || live_in_fewer.most() < enough {
                     break;
                 }
-                victims.pop();
+                victims.truncate(fewer);
                 live = live_in_fewer;
             }
         }
         live.logs.retain(|candidate| candidate.bytes >= enough);
         self.journal.window().set_emptied_below(if hurried { self.emptied_below(&victims, &live)? } else { 0 });
-        let worth = live.logs;
+        let worth = self.refused.in_turn(live.logs, |candidate| candidate.log.id());
         // A segment that somebody holds is not written again.
         drop((sealed, victims));
-        let objects = self.gather(worth)?;
+        let passed_over = self.passed_over.len();
+        let mut objects = self.gather(worth)?;
+        // If the first ones fail it may be of no use to try more.
+        objects.sort_by_key(|(log, _)| self.refused.has(log.id()));
+        if self.passed_over.len() > passed_over {
+            return Ok(Turn::Idle);
+        }
         if objects.is_empty() {
             // What is only left to retention, or for later, will be taken when it has to be.
-            self.found(if left && hurried { Relief::Nothing } else { Relief::Likely });
+            self.found(match hurried {
+                true if refused => Relief::Failing,
+                true if left => Relief::Nothing,
+                _ => Relief::Likely,
+            });
             return Ok(Turn::Idle);
         }
         let with_aborted = |(log, object): (Arc<Log>, ObjectWriter)| {
@@ -144,8 +174,15 @@ impl Archiver {
             let aborted = log.aborted_between(range.start, range.end);
             (object, aborted.into_iter().filter(|aborted| range.contains(&aborted.last)).collect())
         };
-        let made = self.put(objects.into_iter().map(with_aborted).collect(), false)?;
+        let stored = self.put(objects.into_iter().map(with_aborted).collect(), false);
+        if !stored.is_full {
+            self.refused.note(&stored.failed, stored.made.iter().map(|object| object.log), self.journal.now_ms());
+        }
+        if stored.made.is_empty() {
+            return Err(stored.error());
+        }
         self.found(Relief::Likely);
+        let made = stored.made;
         let taken = made.iter().map(|object| object.bytes).sum();
         self.commit(Pending { append: None, made, gone: Vec::new(), passed: Vec::new(), taken });
         Ok(Turn::Waiting)
@@ -166,13 +203,13 @@ impl Archiver {
         while victims.len() > 1
             && taken(live, enough).saturating_mul(READ_SHARE) < lengths[..victims.len()].iter().sum()
         {
-            let fewer = &victims[..victims.len() - 1];
-            let in_fewer = self.live_in(fewer, hurried)?;
+            let fewer = fewer_than(victims.len());
+            let in_fewer = self.live_in(&victims[..fewer], hurried)?;
             let less = enough.min(in_fewer.most() / 2);
             if in_fewer.logs.is_empty() || less < self.journal.config().object_bytes / WORTH_SHARE / LITTLE_SHARE {
                 break;
             }
-            victims.pop();
+            victims.truncate(fewer);
             (*live, enough) = (in_fewer, less);
         }
         Ok(enough)
@@ -182,12 +219,20 @@ impl Archiver {
     fn live_in(&self, victims: &[Arc<SealedIndex>], hurried: bool) -> Result<Live, ArchiverError> {
         let now = self.journal.now_ms();
         let soon = self.journal.config().retention_check_ms.saturating_mul(2);
-        let (mut left, mut compacting) = (false, false);
+        let (mut left, mut compacting, mut refused) = (false, false, false);
         let mut found: HashMap<LogId, Candidate> = HashMap::new();
         for index in victims {
             for row in index.rows()? {
                 let Some(log) = self.journal.log(row.log) else { continue };
                 if row.next <= log.start().max(log.archived_until()) {
+                    continue;
+                }
+                if self.passed_over.contains(&row.log) {
+                    left = true;
+                    continue;
+                }
+                if self.refused.is_aside(row.log, now) {
+                    refused = true;
                     continue;
                 }
                 if self.pass.as_ref().is_some_and(|pass| pass.is_of(row.log)) {
@@ -210,7 +255,7 @@ impl Archiver {
         }
         let mut logs: Vec<Candidate> = found.into_values().collect();
         logs.sort_by_key(|candidate| (std::cmp::Reverse(candidate.bytes), candidate.log.id()));
-        Ok(Live { logs, left, compacting })
+        Ok(Live { logs, left, compacting, refused })
     }
 
     /// How much of a log is enough for an object, if `most` is what one has; `all`: of all sealed segments. The shorter of room the window is, the
@@ -251,17 +296,20 @@ impl Archiver {
         config.gather_bytes.max(OBJECTS_AT_ONCE * config.object_bytes)
     }
 
-    /// Reads what some of the candidates have, in the order of the journal, into objects.
+    /// Reads what some of the candidates have, in the order of the journal, into objects. None: those are passed over that were tried.
     fn gather(&mut self, candidates: Vec<Candidate>) -> Result<Vec<(Arc<Log>, ObjectWriter)>, ArchiverError> {
         let object_bytes = self.journal.config().object_bytes;
         let mut room = self.room_at_once();
         let mut logs: HashMap<LogId, (Arc<Log>, Vec<ObjectWriter>)> = HashMap::new();
-        let mut runs = Vec::new();
+        let (mut runs, mut tried) = (Vec::new(), Vec::new());
         for Candidate { log, until, .. } in candidates {
             if room == 0 {
                 break;
             }
-            match self.runs_of(&log, until, room) {
+            tried.push(log.id());
+            // Of one that was refused it is tried with little.
+            let own = if self.refused.has(log.id()) { room.min(object_bytes) } else { room };
+            match self.runs_of(&log, until, own) {
                 Ok((own, bytes)) => {
                     room = room.saturating_sub(bytes);
                     runs.extend(own);
@@ -297,6 +345,9 @@ impl Archiver {
             .collect();
         all.sort_by_key(|(log, object)| (log.id(), object.base()));
         all.retain(|(_, object)| object.next() > object.base());
+        if all.is_empty() {
+            self.passed_over.extend(tried);
+        }
         Ok(all)
     }
 

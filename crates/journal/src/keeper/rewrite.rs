@@ -22,8 +22,11 @@ use crate::segments::{SEGMENT_HEADER_BYTES, Segment, SegmentError, SegmentHeader
 
 /// Name of a segment that is being rewritten.
 pub(crate) const NAME_REWRITING: &str = "rewriting";
-/// When state has little room a checkpoint is written for this part of a segment; one for state alone is more than that.
+/// When state has little room, or checkpoints fill the window, a checkpoint is written for this part of a segment; one for state alone is more
+/// than that.
 const GAIN_WHEN_SHORT_SHARE: u64 = 16;
+/// When data waits for the next segment one is written for this part: no other segment may be sealed that would make one due.
+const GAIN_WHEN_HELD_SHARE: u64 = 2;
 /// Rewritings of one turn, …
 const TURN_MAX: usize = 32;
 /// … which ends after so many ms.
@@ -64,13 +67,21 @@ impl Keeper {
     /// sealed the next one comes by itself, unless the disk is short.
     fn is_checkpoint_worth(&mut self, usage: &[Usage]) -> bool {
         let behind = usage.iter().filter(|used| used.sequence >= self.checkpointed);
-        let gain: u64 = behind.map(|used| used.file_bytes.saturating_sub(used.kept_bytes)).sum();
-        // It is written twice.
+        // What is dead goes whole.
+        let kept = |used: &Usage| if used.live_bytes == 0 { 0 } else { used.kept_bytes };
+        let gain: u64 = behind.map(|used| used.file_bytes.saturating_sub(kept(used))).sum();
         let segment_bytes = self.journal.config().segment_bytes;
-        // Where what is said of records finds no room soon, or data waits for room that checkpoints take, a little is enough; the space for a checkpoint is there.
-        let is_held = self.journal.window().is_held() && self.journal.is_window_narrow();
-        let is_worth = gain > 2 * self.checkpoint_bytes && gain >= segment_bytes / 2
-            || (is_held || self.journal.is_state_short()) && gain >= segment_bytes / GAIN_WHEN_SHORT_SHARE;
+        let is_held = self.journal.window().is_held();
+        // Where what is said of records finds no room soon, or data waits for room, a little is enough; the space for a checkpoint is there.
+        let enough = if self.journal.is_state_short() || is_held && self.journal.is_window_narrow() {
+            segment_bytes / GAIN_WHEN_SHORT_SHARE
+        } else if is_held {
+            segment_bytes / GAIN_WHEN_HELD_SHARE
+        } else {
+            // It is written twice.
+            (segment_bytes / 2).max(2 * self.checkpoint_bytes + 1)
+        };
+        let is_worth = gain >= enough;
         self.look.held_back = is_worth && !self.is_quiet_since(self.look.sealed) && !self.is_short() && !is_held;
         is_worth && !self.look.held_back
     }

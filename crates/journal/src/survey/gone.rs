@@ -34,10 +34,11 @@ impl Surveyor<'_> {
         let has_first = whole.first().is_some_and(|(name, _)| *name == checkpoint::NAME);
         let third = whole.iter().find(|(name, _)| *name == checkpoint::NAME_THIRD).map(|(_, third)| third.age());
         let Some((used, best)) = Checkpoint::best(whole, owner) else { return self.nothing_whole(names, damaged) };
-        if !has_first && damaged.first().is_none_or(|(name, _)| *name != checkpoint::NAME) {
+        // Where the third is as new as any it stands for the first, which could not be replaced, or made.
+        let is_stood_for = third == Some(best.age());
+        if !has_first && !is_stood_for && damaged.first().is_none_or(|(name, _)| *name != checkpoint::NAME) {
             self.damaged_checkpoint(checkpoint::NAME, "it is missing".to_owned(), Some(used));
-        } else if has_first && used != checkpoint::NAME && third != Some(best.age()) {
-            // Where the third is as new as any it stands for the first, which could not be replaced.
+        } else if has_first && !is_stood_for && used != checkpoint::NAME {
             self.damaged_checkpoint(
                 checkpoint::NAME,
                 format!("it is older than {used}, or another journal's"),

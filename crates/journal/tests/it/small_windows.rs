@@ -2,9 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use journal::{AppendItem, ArchiveStore, JournalConfig, Log, MemoryArchive};
+use journal::{AppendItem, ArchiveStore, JournalConfig, Log, MemoryArchive, Put};
 use record::BatchHeader;
 
 use crate::node::{Node, batch, read_all, small};
@@ -101,10 +102,10 @@ impl ArchiveStore for Counting {
         self.objects.put(name, bytes)
     }
 
-    fn put_all(&self, objects: &[(String, bytes::Bytes)]) -> io::Result<()> {
+    fn put_all(&self, objects: &[(String, bytes::Bytes)]) -> Vec<Put> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.most.fetch_max(objects.len() as u64, Ordering::Relaxed);
-        objects.iter().try_for_each(|(name, bytes)| self.put(name, bytes.clone()))
+        self.objects.put_all(objects)
     }
 
     fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -140,4 +141,118 @@ fn the_store_gets_all_objects_of_a_piece_of_work_at_once() {
     let objects = node.journal.metrics().archive_objects.get();
     assert!(most >= LOGS && calls * 10 <= objects, "{objects} objects in {calls} calls, at most {most} at once");
     node.close();
+}
+
+/// A store that refuses some objects, by their names.
+struct Unreliable<F> {
+    objects: MemoryArchive,
+    refuses: F,
+}
+
+impl<F: Fn(&str) -> bool + Send + Sync> ArchiveStore for Unreliable<F> {
+    fn put(&self, name: &str, bytes: bytes::Bytes) -> io::Result<()> {
+        if (self.refuses)(name) {
+            return Err(io::Error::other("the store does not answer"));
+        }
+        self.objects.put(name, bytes)
+    }
+
+    fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.objects.read_at(name, position, into)
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.objects.list(prefix)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.objects.delete(name)
+    }
+}
+
+#[test]
+fn a_store_that_refuses_one_object_of_some_takes_the_others() {
+    const LOGS: u64 = 100;
+    let folder = tempfile::tempdir().expect("a folder");
+    let puts = AtomicU64::new(0);
+    let refuses = move |_: &str| puts.fetch_add(1, Ordering::Relaxed) % 60 == 59;
+    let archive = Arc::new(Unreliable { objects: MemoryArchive::default(), refuses });
+    let config = JournalConfig {
+        window_bytes: Some(8 * SEGMENT),
+        segment_bytes: SEGMENT,
+        object_bytes: 256 << 10,
+        tail_bytes: 1 << 20,
+        ..small()
+    };
+    let node =
+        Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, config).expect("it opens");
+    let all: Vec<_> = (0..LOGS).map(|id| node.log(id + 1)).collect();
+    fill(&node, &all, RECORDS / LOGS, 12 * SEGMENT);
+    // It fails, and nobody waits for it.
+    let until = Instant::now() + Duration::from_secs(120);
+    while node.journal.file_bytes() > 8 * SEGMENT {
+        assert!(Instant::now() < until, "{} objects are stored", archive.objects.lengths().len());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for log in &all {
+        assert_eq!(read_all(&node.journal, log, VALUE_BYTES), log.end());
+    }
+    node.close();
+}
+
+/// So many logs of twenty are refused, those that come first.
+fn archive_beside_refused(refused: u64) {
+    const LOGS: u64 = 20;
+    let folder = tempfile::tempdir().expect("a folder");
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let broken = Arc::clone(&is_broken);
+    let refuses = move |name: &str| {
+        let log: u64 = name.split('/').nth(1).and_then(|log| log.parse().ok()).expect("the name of an object");
+        log <= refused && broken.load(Ordering::Relaxed)
+    };
+    let archive = Arc::new(Unreliable { objects: MemoryArchive::default(), refuses });
+    let config = JournalConfig {
+        window_bytes: Some(8 * SEGMENT),
+        segment_bytes: SEGMENT,
+        object_bytes: 64 << 10,
+        tail_bytes: 1 << 20,
+        ..small()
+    };
+    let node =
+        Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, config).expect("it opens");
+    let all: Vec<_> = (0..LOGS).map(|id| node.log(id + 1)).collect();
+    let wait = |what: &str, so: &dyn Fn() -> bool| {
+        let until = Instant::now() + Duration::from_secs(120);
+        while !so() {
+            let (trouble, bytes) = (node.journal.archive_trouble(), node.journal.file_bytes());
+            assert!(Instant::now() < until, "{refused} are refused, {what}: {trouble:?}, {bytes} bytes");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let is_told = || node.journal.archive_trouble().is_some_and(|told| told.contains("nothing of log-1 "));
+    fill(&node, &all, RECORDS / LOGS, 24 * SEGMENT);
+    let own = refused * 24 * SEGMENT / LOGS;
+    wait("the others are archived", &|| all[refused as usize..].iter().all(|log| log.archived_until() > log.start()));
+    wait("it holds its window beside them", &|| node.journal.file_bytes() <= 8 * SEGMENT + 2 * own);
+    wait("it is told", &is_told);
+    assert!(all[..refused as usize].iter().all(|log| log.archived_until().0 == 0));
+    is_broken.store(false, Ordering::Relaxed);
+    fill(&node, &all, RECORDS / LOGS, 8 * SEGMENT);
+    wait("they are archived", &|| all.iter().all(|log| log.archived_until() > log.start()));
+    wait("it is within its window", &|| node.journal.file_bytes() <= 8 * SEGMENT);
+    wait("nothing is told any more", &|| node.journal.archive_trouble().is_none());
+    for log in &all {
+        assert_eq!(read_all(&node.journal, log, VALUE_BYTES), log.end());
+    }
+    node.close();
+}
+
+#[test]
+fn a_log_of_which_nothing_can_be_archived_holds_up_no_other() {
+    archive_beside_refused(1);
+}
+
+#[test]
+fn logs_of_which_nothing_can_be_archived_hold_up_no_other_though_they_are_most() {
+    archive_beside_refused(16);
 }

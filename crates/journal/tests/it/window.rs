@@ -296,3 +296,31 @@ fn a_segment_that_was_begun_when_segments_were_longer_is_left_when_it_has_as_muc
     });
     node.close();
 }
+
+/// A segment is added when one is freed, and none is freed before a checkpoint covers it. Where checkpoints take two thirds of a window it is full
+/// before there is so much to be had that one is worth its bytes: the archiver had nothing to do, and each segment came after seconds.
+#[test]
+fn data_that_waits_for_a_segment_gets_the_checkpoint_that_frees_one() {
+    const VALUE: usize = 64 << 10;
+    const SEGMENT: u64 = 256 << 10;
+    for values in 4..=8_u32 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = JournalConfig { segment_bytes: SEGMENT, window_bytes: Some(16 * SEGMENT), ..windowed() };
+        let archive = Moody::new(Mood::Takes);
+        let node = Node::open_storing(folder.path(), archive as Arc<dyn ArchiveStore>, config).expect("it opens");
+        for value in 0..values {
+            let key = Bytes::copy_from_slice(&value.to_be_bytes());
+            let state = AppendItem::State { key, value: Some(Bytes::from(vec![1; VALUE])) };
+            node.append(7, vec![state]).expect("state is taken");
+        }
+        let log = node.log(1);
+        while log.end().0 * (VALUE_BYTES as u64) < 30 * SEGMENT {
+            node.append_batch(&log, 50, VALUE_BYTES).expect("appended");
+            node.trim(&log, log.high_watermark().0).expect("trimmed");
+        }
+        // What has waited long enough gets a segment beyond the window.
+        let exceeded = node.journal.metrics().window_exceeded.get();
+        assert_eq!(exceeded, 0, "{values} values: all but the newest is dead");
+        node.close();
+    }
+}

@@ -1,5 +1,6 @@
 //! What happens to files between two runs, and what there is of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::stuck::is_among;
@@ -57,19 +58,23 @@ fn chunks_of(name: &str, bytes: &[u8]) -> Vec<Chunk> {
 }
 
 /// Which files a start meets.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Files {
     /// A segment's file has its new name and the header of its last life.
     pub used_again: bool,
     /// A segment was rewritten.
     pub rewritten: bool,
-    /// Segments are there that a rewritten one replaces.
-    pub replaced: bool,
+    /// Segments that are there and which a rewritten one replaces.
+    pub replaced: BTreeSet<u64>,
 }
 
 /// A number of a header, little-endian.
 fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
     bytes[at..at + length].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+fn segment(sequence: u64) -> String {
+    format!("segment-{sequence:012}")
 }
 
 fn sequence_of(name: &str) -> Option<u64> {
@@ -210,6 +215,12 @@ impl SimDisk {
         self.inner.lock().names.iter().fold(0, |all, (name, file)| sum(sum(all, name.as_bytes()), &file.lock().bytes))
     }
 
+    /// The segment whose file stays, if a rewritten one replaces it.
+    pub fn replaced_that_stays(&self) -> Option<u64> {
+        let sequence = sequence_of(&self.stuck()?.0)?;
+        self.files().replaced.contains(&sequence).then_some(sequence)
+    }
+
     /// As headers say (docs/formats/segment.md).
     pub fn files(&self) -> Files {
         let (disk, mut files) = (self.inner.lock(), Files::default());
@@ -222,9 +233,9 @@ impl SimDisk {
                 // The number itself may be damaged.
                 let places = (number(header, 36, 2) as usize).min((4084 - 38) / 8);
                 let replaced = (0..places).map(|place| number(header, 38 + place * 8, 8));
-                files.replaced |= replaced
-                    .filter(|replaced| *replaced != sequence)
-                    .any(|replaced| disk.names.keys().any(|name| sequence_of(name) == Some(replaced)));
+                files.replaced.extend(
+                    replaced.filter(|replaced| *replaced != sequence && disk.names.contains_key(&segment(*replaced))),
+                );
             }
         }
         files

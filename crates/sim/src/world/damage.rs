@@ -63,7 +63,7 @@ fn with_a_fault(
     whole: Option<&Survey>,
     coverage: &mut Coverage,
 ) -> Result<Option<Opened<SimSubmitter>>, String> {
-    let within = start.disk.files().replaced;
+    let within = !start.disk.files().replaced.is_empty();
     if !start.disk.fail_at_start() {
         return Ok(None);
     }

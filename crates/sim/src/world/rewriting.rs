@@ -102,7 +102,7 @@ impl World {
     }
 
     /// One of the logs that hold all they are given, and all of these.
-    fn choose_kept(&mut self) -> (LogId, Vec<LogId>) {
+    pub(super) fn choose_kept(&mut self) -> (LogId, Vec<LogId>) {
         let is_plain = |id: &LogId| {
             durability(*id) == Durability::Fsync
                 && !is_compacted(*id)
@@ -187,8 +187,9 @@ impl World {
                 coverage.add("deaths within a rewriting", 1);
                 let power = self.reclaims.one_in(4);
                 self.crash(power, coverage)?;
+                let replaced = self.disk.replaced_that_stays();
                 self.rest(TURNS, coverage)?;
-                return if beside { self.die_again(coverage) } else { Ok(()) };
+                return if beside { self.die_again(replaced, coverage) } else { Ok(()) };
             }
             self.clock.0.fetch_add(SECOND_MS, Ordering::Relaxed);
         }
@@ -197,10 +198,16 @@ impl World {
     }
 
     /// What has replaced others is let go of in its turn while the file of one of those stays. The next start must not take that one for a segment.
-    fn die_again(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+    fn die_again(&mut self, replaced: Option<u64>, coverage: &mut Coverage) -> Result<(), String> {
         self.let_go(coverage)?;
         self.rest(TURNS, coverage)?;
         coverage.add("deaths beside a segment that stays", 1);
+        if replaced.is_some() {
+            coverage.add("… which another one has replaced", 1);
+            if self.disk.replaced_that_stays() != replaced {
+                return Err(format!("nothing says any more that {replaced:?} was replaced: {}", self.disk.described()));
+            }
+        }
         let power = self.reclaims.one_in(4);
         self.crash(power, coverage)?;
         self.rest(TURNS, coverage)

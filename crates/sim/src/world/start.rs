@@ -60,7 +60,7 @@ impl Start<'_> {
             ("verified before a start", true),
             ("verified with files to be used again", files.used_again),
             ("verified with rewritten segments", files.rewritten),
-            ("verified within a rewriting", files.replaced),
+            ("verified within a rewriting", !files.replaced.is_empty()),
             ("verified with archive objects", survey.objects > 0),
         ] {
             coverage.add(what, u64::from(count));
@@ -71,7 +71,7 @@ impl Start<'_> {
     /// [`Start::verify`] where nobody has damaged anything; not always, where a crash has left nothing that is seldom there.
     pub fn verify_whole(&mut self, coverage: &mut Coverage) -> Result<Option<Survey>, String> {
         let files = self.disk.files();
-        if !(files.used_again || files.replaced || self.random.one_in(2)) {
+        if !(files.used_again || !files.replaced.is_empty() || self.random.one_in(2)) {
             return Ok(None);
         }
         let survey = self.verify(coverage)?;

@@ -1,0 +1,85 @@
+//! Logs of which the store takes nothing, as one does whose folder in the archive cannot be used: they are set aside for a while, ever longer, and
+//! all others go on. When one of them is taken again all are tried: it may have been the whole store.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+
+use types::{LogId, Timestamp};
+
+use crate::journal::Journal;
+use crate::log::Log;
+
+/// From the second refusal on a log is left alone for this long, each time twice as long as before, …
+const REST_MS: i64 = 1_000;
+/// … and for this long at most.
+const REST_MAX_MS: i64 = 60_000;
+
+struct Aside {
+    times: u32,
+    until: Timestamp,
+    /// What the store said last.
+    error: String,
+}
+
+#[derive(Default)]
+pub(super) struct Refused {
+    logs: HashMap<LogId, Aside>,
+}
+
+impl Refused {
+    /// Of some logs something was refused, and of others all was taken that was put.
+    pub fn note(&mut self, failed: &[(LogId, io::Error)], taken: impl Iterator<Item = LogId>, now: Timestamp) {
+        for (log, error) in failed {
+            let times = self.logs.get(log).map_or(0, |aside| aside.times) + 1;
+            let doubled = REST_MS.checked_shl(times - 1).unwrap_or(REST_MAX_MS).min(REST_MAX_MS);
+            // The first refusal may be a chance.
+            let until = if times == 1 { now } else { now.saturating_add(doubled) };
+            self.logs.insert(*log, Aside { times, until, error: format!("archive store: {error}") });
+        }
+        let failed: HashSet<LogId> = failed.iter().map(|(log, _)| *log).collect();
+        let mut recovered = taken.filter(|log| !failed.contains(log) && self.logs.contains_key(log));
+        if recovered.next().is_some() {
+            self.logs.retain(|log, _| failed.contains(log));
+        }
+    }
+
+    /// Logs that were deleted, have nothing that could be archived, or were not tried again for long, because nothing had to be.
+    pub fn forget_what_is_gone(&mut self, journal: &Journal, now: Timestamp) {
+        self.logs.retain(|log, aside| {
+            let is_left = |log: Arc<Log>| log.start().max(log.archived_until()) < log.end();
+            now <= aside.until.saturating_add(REST_MAX_MS) && journal.log(*log).is_some_and(is_left)
+        });
+    }
+
+    /// Was something of a log refused last?
+    pub fn has(&self, log: LogId) -> bool {
+        self.logs.contains_key(&log)
+    }
+
+    /// Is a log left alone now? The clock may go back.
+    pub fn is_aside(&self, log: LogId, now: Timestamp) -> bool {
+        self.logs.get(&log).is_some_and(|aside| (now + 1..=now.saturating_add(REST_MAX_MS)).contains(&aside.until))
+    }
+
+    /// In the same order, but for those that were refused: the one that has waited longest comes first, so that it has its turn however much the others
+    /// have, and the rest last.
+    pub fn in_turn<T>(&self, all: Vec<T>, log: impl Fn(&T) -> LogId) -> Vec<T> {
+        if self.logs.is_empty() {
+            return all;
+        }
+        let (mut before, others): (Vec<T>, Vec<T>) = all.into_iter().partition(|one| self.logs.contains_key(&log(one)));
+        before.sort_by_key(|one| self.logs.get(&log(one)).map_or(0, |aside| aside.until));
+        let rest = before.split_off(before.len().min(1));
+        before.into_iter().chain(others).chain(rest).collect()
+    }
+
+    /// What is wrong, in words.
+    pub fn told(&self) -> Option<String> {
+        let (log, aside) = self.logs.iter().min_by_key(|(log, _)| **log)?;
+        Some(match self.logs.len() - 1 {
+            0 => format!("nothing of {log} can be archived: {}", aside.error),
+            others => format!("nothing of {log} and {others} others can be archived: {}", aside.error),
+        })
+    }
+}
