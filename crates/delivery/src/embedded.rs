@@ -84,6 +84,23 @@ pub fn assigned_partitions(mut from: &[u8]) -> Vec<(String, Vec<u32>)> {
     is_one.then(|| take_list(&mut from, take_partitions)).flatten().unwrap_or_default()
 }
 
+/// Topics that a member names: those it reads, and those it has or had. None where the bytes are no subscription.
+pub fn subscribed_topics(mut from: &[u8]) -> Vec<String> {
+    let mut topics = Vec::new();
+    if let Ok(version @ 0..) = from.try_get_i16()
+        && let Some(read) = take_list(&mut from, take_text)
+    {
+        topics = read;
+        if skip_bytes(&mut from).is_some()
+            && version >= 1
+            && let Some(owned) = take_list(&mut from, take_partitions)
+        {
+            topics.extend(owned.into_iter().map(|(topic, _)| topic));
+        }
+    }
+    topics
+}
+
 pub(crate) fn encode_assignment(version: i16, partitions: &[(String, Vec<u32>)]) -> Bytes {
     let mut out = BytesMut::new();
     out.put_i16(version.min(3));

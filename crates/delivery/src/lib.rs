@@ -47,7 +47,7 @@ pub use consumer_group::{
 pub use coordinator::{
     Commit, Committer, CoordinatorSettings, Expired, GroupCoordinator, GroupSummary, LeaveMember, Migration,
 };
-pub use embedded::assigned_partitions;
+pub use embedded::{assigned_partitions, subscribed_topics};
 pub use error::GroupError;
 pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
 pub use kinds::{Client, ConsumerGroupSummary, GroupLine, ShareGroupSummary};

@@ -176,7 +176,7 @@ impl Queue {
     }
 
     /// A channel ends: its consumers go, and what they and it have goes back, by deliveries that failed: first `had`, which are who has it and
-    /// offsets, both included, in their order.
+    /// offsets, both included, in their order. Tells who they were.
     pub fn remove_channel(
         &mut self,
         subscription: &mut Subscription,
@@ -184,10 +184,10 @@ impl Queue {
         had: &[(ConsumerId, u64, u64)],
         now_ms: u64,
         dead: &mut Vec<Dead>,
-    ) {
+    ) -> Vec<ConsumerId> {
         let before = self.consumers.count();
         // What each of them has yet.
-        let mut holders = self.consumers.change(|all| all.remove_channel(channel));
+        let (members, mut holders) = self.consumers.change(|all| all.remove_channel(channel));
         for (holder, first, last) in had {
             if let Some(left) = holders.get_mut(holder) {
                 *left = left.saturating_sub(self.judge(
@@ -208,6 +208,7 @@ impl Queue {
         if self.consumers.count() < before {
             self.used_ms = now_ms;
         }
+        members
     }
 
     /// A channel takes nothing until [`Queue::resume_channel`].

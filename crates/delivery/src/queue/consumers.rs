@@ -88,6 +88,8 @@ struct Consumer {
     /// What it had for too long and has not settled, as runs of offsets, both ends included.
     late: Vec<(u64, u64)>,
     place: Place,
+    /// By which it is in the rotation, or among those of its channel that are blocked: others of its entries are of no account. 0: it is in neither.
+    ticket: u64,
 }
 
 impl Consumer {
@@ -104,10 +106,47 @@ impl Consumer {
 struct Channel {
     /// Consumers and other holders.
     members: Vec<ConsumerId>,
-    /// In the order in which they were found to be blocked.
-    blocked: Vec<ConsumerId>,
+    /// In the order in which they were found to be blocked. As long as it is not suspended none of them has credit.
+    blocked: Line,
     /// It cannot take anything until it says so.
     suspended: bool,
+}
+
+/// Those of a priority who are served in turn, or those of a channel who are blocked. Who leaves is not looked for: the entry stays until it comes to the
+/// front, or until half of them are such.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    /// With their tickets. The first one is in the line.
+    entries: VecDeque<(ConsumerId, u64)>,
+    /// Who is in it.
+    count: usize,
+}
+
+impl Line {
+    fn push(&mut self, id: ConsumerId, ticket: u64) {
+        self.entries.push_back((id, ticket));
+        self.count += 1;
+    }
+
+    /// One that had its ticket has given it back.
+    fn left(&mut self, all: &BTreeMap<ConsumerId, Consumer>) {
+        self.count -= 1;
+        self.tidy(all);
+    }
+
+    /// The first entries of those who have left go, or all where these are many.
+    fn tidy(&mut self, all: &BTreeMap<ConsumerId, Consumer>) {
+        if self.entries.len() == self.count {
+            return;
+        }
+        let is_in = |(id, ticket): &(ConsumerId, u64)| all.get(id).is_some_and(|one| one.ticket == *ticket);
+        while self.entries.front().is_some_and(|entry| !is_in(entry)) {
+            self.entries.pop_front();
+        }
+        if self.entries.len() > 2 * self.count {
+            self.entries.retain(is_in);
+        }
+    }
 }
 
 /// Who is to be given the next record.
@@ -126,7 +165,8 @@ pub(super) struct Consumers {
     all: BTreeMap<ConsumerId, Consumer>,
     channels: BTreeMap<ChannelId, Channel>,
     /// By priority, negated: the highest first. None is empty.
-    turns: BTreeMap<i64, VecDeque<ConsumerId>>,
+    turns: BTreeMap<i64, Line>,
+    tickets: u64,
     count: usize,
     arrivals: u64,
     exclusive: Option<ConsumerId>,
@@ -143,6 +183,7 @@ impl Consumers {
             all: BTreeMap::new(),
             channels: BTreeMap::new(),
             turns: BTreeMap::new(),
+            tickets: 0,
             count: 0,
             arrivals: 0,
             exclusive: None,
@@ -201,7 +242,18 @@ impl Consumers {
         let late = Vec::new();
         self.all.insert(
             id,
-            Consumer { channel, no_ack, priority, prefetch, arrived, unacknowledged: 0, time_out_ms, late, place },
+            Consumer {
+                channel,
+                no_ack,
+                priority,
+                prefetch,
+                arrived,
+                unacknowledged: 0,
+                time_out_ms,
+                late,
+                place,
+                ticket: 0,
+            },
         );
         self.channels.entry(channel).or_default().members.push(id);
         if self.single {
@@ -222,11 +274,7 @@ impl Consumers {
         self.count -= 1;
         match place {
             Place::Turn => self.leave(id, priority),
-            Place::Blocked => {
-                if let Some(channel) = self.channels.get_mut(&channel) {
-                    channel.blocked.retain(|other| *other != id);
-                }
-            }
+            Place::Blocked => self.leave_blocked(id, channel),
             Place::Single | Place::Aside | Place::Holder => {}
         }
         self.exclusive = self.exclusive.filter(|other| *other != id);
@@ -240,9 +288,10 @@ impl Consumers {
         true
     }
 
-    /// All consumers of a channel go, and it is forgotten; tells who of it had records.
-    pub fn remove_channel(&mut self, channel: ChannelId) -> BTreeMap<ConsumerId, u64> {
-        let members = self.channels.get(&channel).map(|one| one.members.clone()).unwrap_or_default();
+    /// All consumers of a channel go, and it is forgotten; tells who they were, with other holders, and who of them had records.
+    pub fn remove_channel(&mut self, channel: ChannelId) -> (Vec<ConsumerId>, BTreeMap<ConsumerId, u64>) {
+        // Without it none of them is looked for among the others.
+        let members = self.channels.remove(&channel).map(|one| one.members).unwrap_or_default();
         // None of them is to become active while the others go.
         for id in &members {
             if let Some(consumer) =
@@ -255,9 +304,11 @@ impl Consumers {
         for id in &members {
             self.cancel(*id);
         }
-        self.channels.remove(&channel);
-        let holds = |id| self.all.remove(&id).filter(|one| one.unacknowledged > 0).map(|one| (id, one.unacknowledged));
-        members.into_iter().filter_map(holds).collect()
+        let holds = |id: &ConsumerId| {
+            self.all.remove(id).filter(|one| one.unacknowledged > 0).map(|one| (*id, one.unacknowledged))
+        };
+        let holders = members.iter().filter_map(holds).collect();
+        (members, holders)
     }
 
     /// How many records those who may take one can take together; `most` at most. What their channels say is not known.
@@ -271,7 +322,8 @@ impl Consumers {
             return self.active.filter(|_| !self.quiescing).as_ref().map_or(0, credit).min(most);
         }
         let mut spare = 0u64;
-        for id in self.turns.values().flatten() {
+        let is_in = |(id, ticket): &&(ConsumerId, u64)| self.all.get(id).is_some_and(|one| one.ticket == *ticket);
+        for (id, _) in self.turns.values().flat_map(|turn| &turn.entries).filter(is_in) {
             spare = spare.saturating_add(credit(id));
             if spare >= most {
                 return most;
@@ -302,7 +354,7 @@ impl Consumers {
             let id = if self.single {
                 self.active.filter(|_| !self.quiescing)?
             } else {
-                *self.turns.first_key_value()?.1.front()?
+                self.turns.first_key_value()?.1.entries.front()?.0
             };
             let consumer = self.all.get_mut(&id)?;
             let (channel, no_ack, priority) = (consumer.channel, consumer.no_ack, consumer.priority);
@@ -330,9 +382,10 @@ impl Consumers {
         if self.kind == QueueKind::Quorum && credit == 0 {
             self.block(id, channel, priority);
         } else if let Some(turn) = self.turns.get_mut(&-i64::from(priority))
-            && turn.front() == Some(&id)
+            && turn.entries.front().is_some_and(|(first, _)| *first == id)
         {
-            turn.rotate_left(1);
+            turn.entries.rotate_left(1);
+            turn.tidy(&self.all);
         }
     }
 
@@ -351,6 +404,7 @@ impl Consumers {
                 time_out_ms: None,
                 late,
                 place,
+                ticket: 0,
             }
         });
         self.served(holder);
@@ -359,11 +413,13 @@ impl Consumers {
     /// It has so many records less.
     pub fn settled(&mut self, id: ConsumerId, count: u64) {
         let Some(consumer) = self.all.get_mut(&id).filter(|_| count > 0) else { return };
-        let had_credit = consumer.credit() > 0;
         consumer.unacknowledged = consumer.unacknowledged.saturating_sub(count);
-        let (channel, drained) = (consumer.channel, consumer.unacknowledged == 0);
-        if !had_credit {
-            self.unblock(channel);
+        let (channel, priority, drained) = (consumer.channel, consumer.priority, consumer.unacknowledged == 0);
+        let suspended = self.channels.get(&channel).is_some_and(|channel| channel.suspended);
+        if consumer.place == Place::Blocked && consumer.credit() > 0 && !suspended {
+            consumer.place = Place::Turn;
+            self.leave_blocked(id, channel);
+            self.queue(id, priority);
         }
         if self.active == Some(id) && self.quiescing && drained {
             (self.active, self.quiescing) = (None, false);
@@ -395,11 +451,7 @@ impl Consumers {
             (consumer.place, consumer.priority, consumer.channel, consumer.unacknowledged > 0);
         match place {
             Place::Turn => self.leave(id, priority),
-            Place::Blocked => {
-                if let Some(channel) = self.channels.get_mut(&channel) {
-                    channel.blocked.retain(|other| *other != id);
-                }
-            }
+            Place::Blocked => self.leave_blocked(id, channel),
             Place::Single => {
                 if self.active == Some(id) {
                     // The next one comes when this one has nothing any more.
@@ -473,45 +525,58 @@ impl Consumers {
     }
 
     fn queue(&mut self, id: ConsumerId, priority: i32) {
-        self.turns.entry(-i64::from(priority)).or_default().push_back(id);
+        let Some(consumer) = self.all.get_mut(&id) else { return };
+        self.tickets += 1;
+        consumer.ticket = self.tickets;
+        self.turns.entry(-i64::from(priority)).or_default().push(id, self.tickets);
     }
 
     fn leave(&mut self, id: ConsumerId, priority: i32) {
         let key = -i64::from(priority);
+        let Some(consumer) = self.all.get_mut(&id).filter(|one| one.ticket > 0) else { return };
+        consumer.ticket = 0;
         let Some(turn) = self.turns.get_mut(&key) else { return };
-        if turn.front() == Some(&id) {
-            turn.pop_front();
-        } else {
-            turn.retain(|other| *other != id);
-        }
-        if turn.is_empty() {
+        turn.left(&self.all);
+        if turn.count == 0 {
             self.turns.remove(&key);
         }
     }
 
     fn block(&mut self, id: ConsumerId, channel: ChannelId, priority: i32) {
         self.leave(id, priority);
+        self.tickets += 1;
         if let Some(consumer) = self.all.get_mut(&id) {
-            consumer.place = Place::Blocked;
+            (consumer.place, consumer.ticket) = (Place::Blocked, self.tickets);
         }
-        self.channels.entry(channel).or_default().blocked.push(id);
+        self.channels.entry(channel).or_default().blocked.push(id, self.tickets);
+    }
+
+    fn leave_blocked(&mut self, id: ConsumerId, channel: ChannelId) {
+        let Some(consumer) = self.all.get_mut(&id).filter(|one| one.ticket > 0) else { return };
+        consumer.ticket = 0;
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.blocked.left(&self.all);
+        }
     }
 
     /// Those of a channel that are blocked and need not be go to the back of the rotation.
     fn unblock(&mut self, channel: ChannelId) {
-        let Some(found) = self.channels.get_mut(&channel).filter(|one| !one.suspended && !one.blocked.is_empty())
-        else {
+        let Some(found) = self.channels.get_mut(&channel).filter(|one| !one.suspended && one.blocked.count > 0) else {
             return;
         };
-        for id in std::mem::take(&mut found.blocked) {
-            let Some(consumer) = self.all.get_mut(&id) else { continue };
+        let mut stay = Line::default();
+        for (id, ticket) in std::mem::take(&mut found.blocked).entries {
+            let Some(consumer) = self.all.get_mut(&id).filter(|one| one.ticket == ticket) else { continue };
             if consumer.credit() > 0 {
                 consumer.place = Place::Turn;
                 let priority = consumer.priority;
                 self.queue(id, priority);
-            } else if let Some(found) = self.channels.get_mut(&channel) {
-                found.blocked.push(id);
+            } else {
+                stay.push(id, ticket);
             }
+        }
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.blocked = stay;
         }
     }
 

@@ -8,6 +8,7 @@ mod change_over;
 mod consumer_groups;
 mod crowd;
 mod gaps;
+mod many_consumers;
 mod membership;
 mod offsets;
 mod queue;
