@@ -495,8 +495,24 @@ impl Connection {
         self.settled = settled;
     }
 
+    /// All consumers, also those that are cancelled and have messages, by channel.
+    pub fn consumers_by_channel(&self) -> HashMap<u64, Vec<ConsumerId>> {
+        let mut of: HashMap<u64, Vec<ConsumerId>> = HashMap::new();
+        for (id, consumer) in &self.consumers {
+            of.entry(consumer.channel_id).or_default().push(*id);
+        }
+        of
+    }
+
     /// A channel ends: its consumers go, and what it has goes back. The queues that go with them.
     pub fn leave(&mut self, channel: &mut Channel) -> Vec<Arc<Queue>> {
+        let consumers = self.consumers.iter().filter(|(_, consumer)| consumer.channel_id == channel.id);
+        let consumers = consumers.map(|(id, _)| *id).collect();
+        self.leave_with(channel, consumers)
+    }
+
+    /// The same of a channel that has these consumers.
+    pub fn leave_with(&mut self, channel: &mut Channel, consumers: Vec<ConsumerId>) -> Vec<Arc<Queue>> {
         handlers::finish_commit_of(self, channel);
         handlers::finish_settling(self, channel);
         self.flush_of_ended();
@@ -514,17 +530,10 @@ impl Connection {
         self.unsee_channel(channel);
         self.access.close_channel();
         let mut queues = HashMap::new();
-        let id = channel.id;
         self.gateway.metrics.consumers.dec_by(channel.consumers.len() as i64);
-        self.consumers.retain(|_, consumer| {
-            if consumer.channel_id == id {
-                queues.insert(
-                    (consumer.queue.id(), consumer.flow.id()),
-                    (Arc::clone(&consumer.queue), Arc::clone(&consumer.flow)),
-                );
-            }
-            consumer.channel_id != id
-        });
+        for Consumer { queue, flow, .. } in consumers.iter().filter_map(|id| self.consumers.remove(id)) {
+            queues.insert((queue.id(), flow.id()), (queue, flow));
+        }
         channel.consumers.clear();
         let mut abandoned = Vec::new();
         for ((id, _), (queue, flow)) in queues {

@@ -422,11 +422,12 @@ impl Session {
 
     /// All channels end.
     fn leave_all(&mut self) -> Vec<Arc<broker::Queue>> {
-        let mut abandoned = Vec::new();
+        let (mut abandoned, mut consumers) = (Vec::new(), self.connection.consumers_by_channel());
         for (_, slot) in self.channels.drain() {
             if let Slot::Open(mut channel) = slot {
                 self.connection.gateway.metrics.channels.dec();
-                abandoned.extend(self.connection.leave(&mut channel));
+                let own = consumers.remove(&channel.id).unwrap_or_default();
+                abandoned.extend(self.connection.leave_with(&mut channel, own));
             }
         }
         self.connection.access.leave();

@@ -1,5 +1,6 @@
 //! What a channel in transaction mode has been told and not yet been told to carry out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use amqp_wire::EncodedProperties;
 use broker::{MessageTraits, Outcome, Queue};
 use bytes::Bytes;
 use delivery::ConsumerId;
+use routing::QueueId;
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::Failure;
@@ -104,7 +106,7 @@ pub(crate) struct Commit {
     messages: std::vec::IntoIter<Held>,
     /// What is still to be said of deliveries, and of those of which queues it was said.
     outcomes: std::vec::IntoIter<HeldOutcome>,
-    pub queues: Vec<Arc<Queue>>,
+    pub queues: BTreeMap<QueueId, Arc<Queue>>,
     /// Messages of the connection that were not kept before it.
     pub lost_before: u64,
     /// There were messages.
@@ -142,7 +144,7 @@ impl Transaction {
         self.commit.get_or_insert_with(|| Commit {
             messages: std::mem::take(&mut self.messages).into_iter(),
             outcomes: std::mem::take(&mut self.outcomes).into_iter(),
-            queues: Vec::new(),
+            queues: BTreeMap::new(),
             lost_before,
             publishes,
         });
@@ -162,7 +164,7 @@ impl Transaction {
     }
 
     /// The next one of what is said of deliveries, once all messages were routed, and where the queue is noted.
-    pub fn next_outcome(&mut self) -> Option<(HeldOutcome, &mut Vec<Arc<Queue>>)> {
+    pub fn next_outcome(&mut self) -> Option<(HeldOutcome, &mut BTreeMap<QueueId, Arc<Queue>>)> {
         let commit = self.commit.as_mut()?;
         commit.outcomes.next().map(|outcome| (outcome, &mut commit.queues))
     }

@@ -33,6 +33,8 @@ pub(crate) enum DeadLetterError {
     NoTopic,
     #[error("who has named the topic for dead letters may not write there")]
     Denied,
+    #[error("who has named the topic for dead letters may not read the topic that they come from")]
+    SourceDenied,
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
@@ -131,6 +133,12 @@ impl Broker {
         let logs = topic.logs();
         let log = logs.get(shared.name().partition as usize % logs.len().max(1)).ok_or(DeadLetterError::NoTopic)?;
         let source = self.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic)));
+        // What he cannot read himself he does not get by way of a copy.
+        if let (Some(setter), Some(source)) = (setter, source.as_deref())
+            && !self.setter_may_with_topic(setter, AclOperation::Read, &source.name, Some(source))
+        {
+            return Err(DeadLetterError::SourceDenied);
+        }
         let mut copies =
             Copies { topic: &topic, log, source: source.as_deref(), items: Vec::new(), bytes: 0, covered: Vec::new() };
         for one in dead {

@@ -36,6 +36,8 @@ pub const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: Conn
 /// Niceness of the cold-read pool.
 const NICE: i32 = 10;
 
+/// Access control entries or quotas that one request changes, in one commit, for which all others wait: as many as Kafka's.
+pub(crate) const CHANGES_MAX: usize = 10_000;
 /// Records that staged jobs write together, about.
 pub(crate) const TOGETHER_MAX: usize = 1000;
 

@@ -583,6 +583,11 @@ impl Broker {
         self.catalog.all()
     }
 
+    /// The state of all topics: rises with every one that is created, deleted or enlarged.
+    pub fn topics_version(&self) -> u64 {
+        self.catalog.version()
+    }
+
     /// How many topics there are …
     pub fn topic_count(&self) -> usize {
         self.catalog.topic_count()

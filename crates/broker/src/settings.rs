@@ -192,7 +192,7 @@ pub const BROKER: &[Setting] = &[
     row("controller.quota.window.size.seconds", Int(1, INT), "1", Enforced, "As quota.window.size.seconds, for controller_mutation_rate."),
     row("mainstem.journals", Int(1, 16), "1", Enforced, "Journals of the node; fixed when the data folder is created."),
     row("mainstem.segment.bytes", Int(262_144, 1 << 31), "268435456", Enforced, "Length of a journal's segment files. What is larger than half of one, a Kafka client's batch or an AMQP message with its headers, is refused: with 256 KiB, messages above 128 KiB."),
-    row("mainstem.journal.window.bytes", Int(-1, MAX), "-1", Enforced, "The files of a journal take at most this much, the rest goes into the archive; -1: no bound."),
+    row("mainstem.journal.window.bytes", Int(-1, MAX), "-1", Enforced, "The files of a journal take at most this much, the rest goes into the archive; more where the archive takes nothing, or where checkpoints leave less than four segments of it, which the log says; -1: no bound."),
     row("mainstem.archive.folder", Text, "", Enforced, "Folder of archive objects; empty: archive in the data folder."),
     row("mainstem.queue.ack.flush.ms", Int(0, 60_000), "50", Enforced, "What consumers say of messages of queues, and that one was purged, is durable this many milliseconds later: a crash before that gives these messages again."),
     row("mainstem.queue.consumer.timeout.ms", Int(0, MAX), "1800000", Enforced, "A consumer of a quorum queue may keep a message for so many milliseconds, where neither it nor its queue says otherwise."),

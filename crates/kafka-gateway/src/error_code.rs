@@ -112,8 +112,9 @@ pub(crate) fn of_acl(error: &AclError) -> ErrorCode {
         | AclError::EmptyName
         | AclError::Principal(_)
         | AclError::TooLong(_)
+        | AclError::TooManyRemoved
         | AclError::TooManyPicked(_) => ErrorCode::InvalidRequest,
-        AclError::TooMany(_) => ErrorCode::PolicyViolation,
+        AclError::TooMany(_) | AclError::TooManyCreated => ErrorCode::PolicyViolation,
         AclError::Append(error) => of_append(*error),
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct FetchSession {
     pub used: std::time::Instant,
     /// As of which answers it is noted what may be read (`Asking::stamp`).
     pub judged: u64,
+    /// As of which topics it is noted what is read (`Broker::topics_version`).
+    pub found: u64,
 }
 
 impl FetchSession {
@@ -102,15 +104,22 @@ impl FetchSessions {
         self.sessions.lock().remove(&id);
     }
 
-    /// A new session, unless all slots are in use, or it has more partitions than there is room for.
-    pub fn create(&self, wanted: &[Wanted], by_id: bool, now: std::time::Instant) -> Option<Arc<Mutex<FetchSession>>> {
-        let mut room = Room::new(&self.partitions);
-        if wanted.len() > SESSION_PARTITIONS_MAX || !room.resize(wanted.len()) {
+    /// A new session, unless all slots are in use, or it has more partitions than there is room for. Those give way that nobody has used for long. `found`:
+    /// as of which topics it is noted what is read.
+    pub fn create(
+        &self,
+        wanted: &[Wanted],
+        by_id: bool,
+        found: u64,
+        now: std::time::Instant,
+    ) -> Option<Arc<Mutex<FetchSession>>> {
+        if wanted.len() > SESSION_PARTITIONS_MAX {
             return None;
         }
         let wanted = kept(wanted)?;
+        let mut room = Room::new(&self.partitions);
         let mut sessions = self.sessions.lock();
-        if sessions.len() >= self.slots {
+        while sessions.len() >= self.slots || !room.resize(wanted.len()) {
             let idle = |session: &Arc<Mutex<FetchSession>>| {
                 session
                     .try_lock()
@@ -125,8 +134,9 @@ impl FetchSessions {
                 break id;
             }
         };
+        let (start, judged) = (0, 0);
         let session =
-            Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, room, by_id, start: 0, used: now, judged: 0 }));
+            Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, room, by_id, start, used: now, judged, found }));
         sessions.insert(id, Arc::clone(&session));
         Some(session)
     }

@@ -96,24 +96,39 @@ impl From<Bytes> for Records {
     }
 }
 
-/// Tagged fields of versions to come; kept, so that a message can be passed on whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UnknownTags(Vec<(u32, Bytes)>);
+/// Tagged fields of versions to come; kept, so that a message can be passed on whole. Nearly all structures have none, and there may be 100,000 of them
+/// in a message: each has one word for it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct UnknownTags(Option<Box<Tags>>);
+
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Tags(Vec<(u32, Bytes)>);
+
+impl fmt::Debug for UnknownTags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UnknownTags").field(&self.as_slice()).finish()
+    }
+}
 
 impl UnknownTags {
+    fn as_slice(&self) -> &[(u32, Bytes)] {
+        self.0.as_ref().map_or(&[], |tags| &tags.0)
+    }
+
     pub(crate) fn push(&mut self, tag: u32, bytes: Bytes) {
-        self.0.push((tag, bytes));
+        self.0.get_or_insert_default().0.push((tag, bytes));
     }
 
     /// Writes `known` tags, which ascend, and these.
     pub(crate) fn encode(&self, writer: &mut Writer, known: Vec<(u32, Writer)>) {
-        writer.uvarint((known.len() + self.0.len()) as u32);
+        let unknown = self.as_slice();
+        writer.uvarint((known.len() + unknown.len()) as u32);
         for (tag, value) in known {
             writer.uvarint(tag);
             writer.uvarint(value.len() as u32);
             writer.append(value);
         }
-        for (tag, bytes) in &self.0 {
+        for (tag, bytes) in unknown {
             writer.uvarint(*tag);
             writer.uvarint(bytes.len() as u32);
             writer.raw(bytes);

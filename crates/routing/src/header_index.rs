@@ -6,7 +6,7 @@
 //!
 //! A binding for all is listed under one of its conditions, the one that the fewest others are listed under; a binding for any
 //! under each. A message looks up its own headers, so that what it has nothing in common with costs nothing; a binding for all that
-//! is found is then checked in full. The headers of a message are decoded once for that, so the cost is at most the sum of its
+//! is found is then checked in full. The headers of a message are decoded once in each exchange for that, so the cost is at most the sum of its
 //! headers and of the conditions of the bindings that have something in common with it.
 
 use hashbrown::HashMap;
@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 
 use crate::binding::{BindingId, Bindings};
 use crate::error::InvalidBinding;
-use crate::route::Steps;
+use crate::listed::Listed;
+use crate::route::{Steps, TooFar};
 use crate::value::{Argument, Arguments, Headers, LONG_STRING, OwnedValue, Value};
 
 const MATCH: &[u8] = b"x-match";
@@ -76,6 +77,8 @@ struct Decoded<'a> {
     few: SmallVec<[(&'a [u8], Value<'a>); FEW]>,
     /// All of them otherwise.
     many: HashMap<&'a [u8], Value<'a>>,
+    /// With those that have a name again.
+    visited: usize,
 }
 
 impl<'a> Decoded<'a> {
@@ -86,6 +89,7 @@ impl<'a> Decoded<'a> {
     }
 
     fn enter(&mut self, name: &'a [u8], value: Value<'a>) {
+        self.visited += 1;
         if self.many.is_empty() {
             if self.get(name).is_some() {
                 return;
@@ -117,41 +121,42 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), InvalidBinding> {
 
 /// Bytes of memory that a binding takes in the index, about: one for any of its conditions is listed under each.
 pub(crate) fn weight(arguments: &Arguments) -> usize {
-    const LISTED: usize = 128;
+    const LISTED: usize = 144;
     arguments.bytes() + arguments.fields().len().max(1) * LISTED
 }
 
 /// Bindings listed under conditions on one header.
 #[derive(Debug, Default)]
 struct Conditions {
-    present: Vec<BindingId>,
-    values: HashMap<OwnedValue, Vec<BindingId>>,
+    present: Listed,
+    values: HashMap<OwnedValue, Listed>,
 }
 
 impl Conditions {
     fn list(&self, value: Value<'_>) -> &[BindingId] {
-        if value == Value::Void { &self.present } else { self.values.get(&value).map_or(&[], |list| list) }
+        if value == Value::Void {
+            self.present.as_slice()
+        } else {
+            self.values.get(&value).map_or(&[], Listed::as_slice)
+        }
     }
 
     fn insert(&mut self, value: &OwnedValue, id: BindingId) {
         match value {
-            OwnedValue::Void => self.present.push(id),
-            value => self.values.entry(value.clone()).or_default().push(id),
+            OwnedValue::Void => self.present.insert(id),
+            value => self.values.entry(value.clone()).or_default().insert(id),
         }
     }
 
     fn remove(&mut self, value: Value<'_>, id: BindingId) {
-        let remove = |list: &mut Vec<BindingId>| {
-            let place = list.iter().rposition(|found| *found == id).expect("it is listed under its condition");
-            list.swap_remove(place);
-        };
         if value == Value::Void {
-            return remove(&mut self.present);
+            return self.present.remove(id);
         }
-        let list = self.values.get_mut(&value).expect("it is listed under its condition");
-        remove(list);
-        if list.is_empty() {
-            self.values.remove(&value);
+        if let Some(list) = self.values.get_mut(&value) {
+            list.remove(id);
+            if list.is_empty() {
+                self.values.remove(&value);
+            }
         }
     }
 }
@@ -161,7 +166,7 @@ impl Conditions {
 pub(crate) struct HeaderIndex {
     headers: HashMap<Box<[u8]>, Conditions>,
     /// Bindings for all of no conditions.
-    unconditional: Vec<BindingId>,
+    unconditional: Listed,
     /// Of each binding, its rule and which of its conditions it is listed under, if it is for all.
     rules: HashMap<BindingId, (Rule, usize)>,
 }
@@ -182,7 +187,7 @@ impl HeaderIndex {
             }
         }
         if rarest.is_none() && !rule.any {
-            self.unconditional.push(id);
+            self.unconditional.insert(id);
         }
     }
 
@@ -193,7 +198,8 @@ impl HeaderIndex {
         for (at, condition) in rule.conditions(arguments).enumerate() {
             conditions += 1;
             if rule.any || at == rarest {
-                let listed = self.headers.get_mut(&*condition.name).expect("it is listed under its condition");
+                // Of two conditions that are the same the first has done it.
+                let Some(listed) = self.headers.get_mut(&*condition.name) else { continue };
                 listed.remove(condition.value.as_value(), id);
                 if listed.present.is_empty() && listed.values.is_empty() {
                     self.headers.remove(&*condition.name);
@@ -201,7 +207,7 @@ impl HeaderIndex {
             }
         }
         if conditions == 0 && !rule.any {
-            self.unconditional.retain(|found| *found != id);
+            self.unconditional.remove(id);
         }
     }
 
@@ -212,16 +218,18 @@ impl HeaderIndex {
         bindings: &Bindings,
         steps: &mut Steps,
         mut found: impl FnMut(BindingId),
-    ) {
-        self.unconditional.iter().copied().for_each(&mut found);
+    ) -> Result<(), TooFar> {
+        self.unconditional.as_slice().iter().copied().for_each(&mut found);
         if self.headers.is_empty() {
-            return;
+            return Ok(());
         }
-        let headers = Decoded::of(headers);
+        let mut decoded = None;
+        steps.take_headers(|| decoded.insert(Decoded::of(headers)).visited)?;
+        let headers = decoded.unwrap_or_else(|| Decoded::of(headers));
         for (name, value) in headers.iter() {
             let Some(conditions) = self.headers.get(name) else { continue };
             let valued = if value == Value::Void { &[] } else { conditions.list(value) };
-            for id in conditions.present.iter().chain(valued) {
+            for id in conditions.present.as_slice().iter().chain(valued) {
                 let (rule, _) = self.rules[id];
                 let arguments = &bindings.get(*id).arguments;
                 steps.note(1 + arguments.fields().len() / ARGUMENTS_OF_STEP);
@@ -230,5 +238,6 @@ impl HeaderIndex {
                 }
             }
         }
+        Ok(())
     }
 }

@@ -15,6 +15,7 @@ mod exchange;
 mod header_index;
 mod key_index;
 mod leaving;
+mod listed;
 mod matcher;
 mod name;
 mod one_of;

@@ -47,7 +47,7 @@ impl Matcher {
             Self::Topic(_) => trie::weight(key),
             Self::Headers(_) => header_index::weight(arguments),
             Self::ConsistentHash(_) => {
-                GROUP + ring::weight(key).map_or(0, |points| points as usize * size_of::<BindingId>())
+                GROUP + ring::weight(key).map_or(0, |points| points as usize * ring::POINT_BYTES)
             }
         }
     }
@@ -99,11 +99,12 @@ impl Matcher {
                     trie.select(key, scratch, |group| group.iter().copied().for_each(&mut found))?;
                 }
             }
-            Self::Headers(index) => index.select(headers, bindings, &mut scratch.steps, found),
+            Self::Headers(index) => index.select(headers, bindings, &mut scratch.steps, found)?,
             Self::Modulus(modulus) => modulus.select(keys).into_iter().for_each(found),
             Self::Random { .. } => pick(all, scratch.random()).into_iter().for_each(found),
             Self::ConsistentHash(ring) => {
-                ring.select(keys.first().copied().unwrap_or_default(), headers).into_iter().for_each(found);
+                let key = keys.first().copied().unwrap_or_default();
+                ring.select(key, headers, &mut scratch.steps)?.into_iter().for_each(found);
             }
         }
         Ok(())

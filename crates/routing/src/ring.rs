@@ -12,12 +12,15 @@ use smallvec::SmallVec;
 
 use crate::binding::{BindingId, Bindings, Target};
 use crate::error::InvalidBinding;
+use crate::route::{Steps, TooFar};
 use crate::value::{Headers, Property, Value, stable_hash};
 
 /// The largest weight of a binding.
 pub const WEIGHT_MAX: u32 = 10_000;
-/// Points of an exchange; one takes 4 bytes.
+/// Points of an exchange.
 pub const POINTS_MAX: usize = 4_000_000;
+/// Memory of one.
+pub(crate) const POINT_BYTES: usize = size_of::<Point>() + size_of::<u32>();
 
 /// What of a message is hashed. What is not there hashes like one value, so that all such messages go to one place.
 #[derive(Clone, Debug)]
@@ -27,18 +30,27 @@ pub(crate) enum HashOn {
     Property(Property),
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    of: BindingId,
+    /// Where its number is among those of the binding.
+    nth: u32,
+}
+
 /// Points and who has them.
 #[derive(Debug)]
 pub(crate) struct Ring {
     hash_on: HashOn,
-    points: Vec<BindingId>,
+    points: Vec<Point>,
+    /// The numbers of a binding's points, in no order.
+    numbers: HashMap<BindingId, Vec<u32>>,
     /// Bindings of a destination, the oldest first: that one has the points.
     bound: HashMap<Target, SmallVec<[BindingId; 1]>>,
 }
 
 impl Ring {
     pub fn new(hash_on: HashOn) -> Self {
-        Self { hash_on, points: Vec::new(), bound: HashMap::new() }
+        Self { hash_on, points: Vec::new(), numbers: HashMap::new(), bound: HashMap::new() }
     }
 
     pub fn check(&self, key: &[u8]) -> Result<(), InvalidBinding> {
@@ -50,13 +62,26 @@ impl Ring {
         let bound = self.bound.entry(bindings.get(id).target).or_default();
         bound.push(id);
         if bound.len() == 1 {
-            self.give(id, bindings);
+            self.give(id, weight_of(id, bindings));
         }
     }
 
-    fn give(&mut self, id: BindingId, bindings: &Bindings) {
-        let weight = weight(&bindings.get(id).key).expect("checked before it was bound") as usize;
-        self.points.resize(self.points.len() + weight, id);
+    fn give(&mut self, id: BindingId, weight: u32) {
+        let first = self.points.len() as u32;
+        self.points.extend((0..weight).map(|nth| Point { of: id, nth }));
+        self.numbers.insert(id, (first..first + weight).collect());
+    }
+
+    /// The last points get the numbers of the binding's, the largest number first.
+    fn take(&mut self, id: BindingId) {
+        let mut numbers = self.numbers.remove(&id).expect("it has points");
+        numbers.sort_unstable();
+        for number in numbers.into_iter().rev() {
+            self.points.swap_remove(number as usize);
+            if let Some(moved) = self.points.get(number as usize) {
+                self.numbers.get_mut(&moved.of).expect("it has points")[moved.nth as usize] = number;
+            }
+        }
     }
 
     pub fn remove(&mut self, id: BindingId, bindings: &Bindings) {
@@ -71,27 +96,30 @@ impl Ring {
         if place > 0 {
             return;
         }
-        for at in (0..self.points.len()).rev() {
-            if self.points[at] == id {
-                self.points.swap_remove(at);
-            }
-        }
+        self.take(id);
         if let Some(heir) = heir {
-            self.give(heir, bindings);
+            self.give(heir, weight_of(heir, bindings));
         }
     }
 
-    pub fn select(&self, key: &[u8], headers: &dyn Headers) -> Option<BindingId> {
+    pub fn select(&self, key: &[u8], headers: &dyn Headers, steps: &mut Steps) -> Result<Option<BindingId>, TooFar> {
         if self.points.is_empty() {
-            return None;
+            return Ok(None);
         }
         let hash = match &self.hash_on {
             HashOn::RoutingKey => stable_hash(key),
-            HashOn::Header(name) => headers.get(name).unwrap_or(Value::Void).stable_hash(),
+            HashOn::Header(name) => {
+                steps.take_headers(|| headers.count())?;
+                headers.get(name).unwrap_or(Value::Void).stable_hash()
+            }
             HashOn::Property(property) => headers.property(*property).unwrap_or(Value::Void).stable_hash(),
         };
-        Some(self.points[jump(hash, self.points.len())])
+        Ok(Some(self.points[jump(hash, self.points.len())].of))
     }
+}
+
+fn weight_of(id: BindingId, bindings: &Bindings) -> u32 {
+    weight(&bindings.get(id).key).expect("checked before it was bound")
 }
 
 /// A whole number from 1 to [`WEIGHT_MAX`], in digits with or without a sign.

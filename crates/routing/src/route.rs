@@ -34,16 +34,24 @@ pub struct TooFar;
 pub(crate) struct Steps {
     left: usize,
     noted: usize,
+    /// How many headers the message has, once they were gone through.
+    headers: Option<usize>,
 }
 
 impl Steps {
     pub fn new(steps: usize) -> Self {
-        Self { left: steps, noted: 0 }
+        Self { left: steps, ..Self::default() }
     }
 
     pub fn take(&mut self, steps: usize) -> Result<(), TooFar> {
         self.left = self.left.checked_sub(steps).ok_or(TooFar)?;
         Ok(())
+    }
+
+    /// The headers are gone through; how many they are is known after the first time.
+    pub fn take_headers(&mut self, count: impl FnOnce() -> usize) -> Result<(), TooFar> {
+        let count = *self.headers.get_or_insert_with(count);
+        self.take(count / HEADERS_OF_STEP)
     }
 
     /// Was done, and has no bound but what is declared: each binding is looked at once.
@@ -52,6 +60,8 @@ impl Steps {
     }
 }
 
+/// Headers of a message that are gone through in one step.
+const HEADERS_OF_STEP: usize = 8;
 /// Groups of more bindings are told once for a message of several keys.
 const LARGE_GROUP: usize = 64;
 /// Bindings that are told in one step.

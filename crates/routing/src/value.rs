@@ -270,6 +270,13 @@ pub trait Headers {
 
     /// A property of the message.
     fn property(&self, property: Property) -> Option<Value<'_>>;
+
+    /// How many headers there are.
+    fn count(&self) -> usize {
+        let mut count = 0;
+        self.visit(&mut |_, _| count += 1);
+        count
+    }
 }
 
 /// A message without headers and properties.

@@ -179,7 +179,9 @@ fn refused(acl: &Acl, error: AclError) -> Refusal {
                 reason,
             )
         }
-        AclError::TooMany(_) | AclError::TooManyPicked(_) => Answer::bad_request(reason),
+        AclError::TooMany(_) | AclError::TooManyCreated | AclError::TooManyRemoved | AclError::TooManyPicked(_) => {
+            Answer::bad_request(reason)
+        }
         AclError::Append(error) => Answer::failed(error),
     }
 }

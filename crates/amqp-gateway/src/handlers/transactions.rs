@@ -48,7 +48,7 @@ pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Resu
     }
     let (lost_before, publishes, queues) =
         transaction(channel)?.end().map_or((connection.publisher.lost(), false, Vec::new()), |commit| {
-            (commit.lost_before, commit.publishes, commit.queues)
+            (commit.lost_before, commit.publishes, commit.queues.into_values().collect::<Vec<_>>())
         });
     connection.flush();
     let token = connection.take_token();
@@ -108,10 +108,8 @@ fn settle_on(connection: &mut Connection, channel: &mut Channel, most: usize) ->
     for _ in 0..most {
         let Some((one, queues)) = transaction.next_outcome() else { return Ok(true) };
         connection.unfinished.sub(OUTCOME_BYTES);
-        if let Some(consumer) = connection.consumers.get(&one.consumer)
-            && !queues.iter().any(|queue| queue.id() == consumer.queue.id())
-        {
-            queues.push(Arc::clone(&consumer.queue));
+        if let Some(consumer) = connection.consumers.get(&one.consumer) {
+            queues.entry(consumer.queue.id()).or_insert_with(|| Arc::clone(&consumer.queue));
         }
         connection.settle(one.consumer, one.offset, one.outcome);
     }

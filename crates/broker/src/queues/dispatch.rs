@@ -375,9 +375,9 @@ impl Broker {
         }
         let mut turn = self.turn(queue);
         let Turn { own, state, dead, now_ms, .. } = &mut turn;
-        own.machine.remove_channel(state, channel.id(), had, *now_ms, dead);
+        let gone = own.machine.remove_channel(state, channel.id(), had, *now_ms, dead);
         let in_use = own.in_use();
-        in_use.consumers.retain(|_, consumer| consumer.channel.id() != channel.id());
+        gone.iter().for_each(|consumer| drop(in_use.consumers.remove(consumer)));
         in_use.channels.remove(&channel.id());
         turn.drops_first = turn.own.machine.rules().kind == QueueKind::Classic;
         turn.run()

@@ -8,6 +8,7 @@ use super::Quotas;
 use super::entity::{InvalidQuota, QuotaEntity, QuotaKey, QuotaValues};
 use super::record;
 use crate::Broker;
+use crate::jobs::CHANGES_MAX;
 
 /// Entities that can have quotas.
 const ENTITIES_MAX: usize = 100_000;
@@ -30,9 +31,18 @@ pub enum AlterQuotaError {
     /// There is no room for more entities.
     #[error("at most {ENTITIES_MAX} entities have quotas")]
     Full,
+    /// More than are changed by one request, which is one commit: as Kafka's.
+    #[error("a request changes at most {CHANGES_MAX} quotas")]
+    TooMany,
     /// The journal did not take it.
     #[error("{0}")]
     Append(#[from] AppendError),
+}
+
+/// How many quotas have another value, or are in one of them alone.
+fn differ(before: &QuotaValues, after: &QuotaValues) -> usize {
+    let gone = before.keys().filter(|key| !after.contains_key(*key)).count();
+    gone + after.iter().filter(|(key, value)| before.get(*key) != Some(value)).count()
 }
 
 impl QuotaChange {
@@ -59,10 +69,11 @@ impl Broker {
     /// Changes quotas, all of them or none. On the controller's thread.
     ///
     /// # Errors
-    /// `Full`, `Append`.
+    /// `TooMany`, `Full`, `Append`.
     pub fn alter_quotas(&self, changes: &[QuotaChange]) -> Result<(), AlterQuotaError> {
         let mut after: BTreeMap<&QuotaEntity, QuotaValues> = BTreeMap::new();
-        let (mut items, count) = (Vec::new(), {
+        let (mut items, mut changed) = (Vec::new(), 0);
+        let count = {
             let configured = self.quotas.configured.read();
             for QuotaChange { entity, values } in changes {
                 let now = after.entry(entity).or_insert_with(|| configured.get(entity).cloned().unwrap_or_default());
@@ -71,9 +82,16 @@ impl Broker {
                     now.extend(value.map(|value| (*key, value)));
                 }
             }
-            after.retain(|entity, values| configured.get(*entity).unwrap_or(&QuotaValues::new()) != &*values);
+            after.retain(|entity, values| {
+                let differ = differ(configured.get(*entity).unwrap_or(&QuotaValues::new()), values);
+                changed += differ;
+                differ > 0
+            });
             configured.len() + after.keys().filter(|entity| !configured.contains_key(**entity)).count()
-        });
+        };
+        if changed > CHANGES_MAX {
+            return Err(AlterQuotaError::TooMany);
+        }
         if count > ENTITIES_MAX {
             return Err(AlterQuotaError::Full);
         }

@@ -9,12 +9,13 @@ use super::acl::{Acl, AclFilter};
 use super::error::AclError;
 use super::{acl_search, record};
 use crate::Broker;
+use crate::jobs::CHANGES_MAX;
 
 /// Entries that there may be.
 pub const ACLS_MAX: usize = 100_000;
 
 impl Broker {
-    /// Adds entries; one that is there stays. An outcome for each, in order.
+    /// Adds entries, at most [`CHANGES_MAX`]; one that is there stays. An outcome for each, in order.
     pub fn create_acls(&self, wishes: Vec<Acl>) -> Vec<Result<(), AclError>> {
         let mut new: BTreeSet<Acl> = BTreeSet::new();
         let mut outcomes: Vec<Result<(), AclError>> = Vec::with_capacity(wishes.len());
@@ -39,6 +40,9 @@ impl Broker {
         if new.is_empty() {
             return outcomes;
         }
+        if new.len() > CHANGES_MAX {
+            return vec![Err(AclError::TooManyCreated); outcomes.len()];
+        }
         let put = |acl: &Acl| AppendItem::State { key: record::acl_key(acl), value: Some(record::encode_acl()) };
         if let Err(error) = self.commit(0, new.iter().map(put).collect()) {
             return outcomes.into_iter().map(|outcome| outcome.and(Err(AclError::Append(error)))).collect();
@@ -61,11 +65,14 @@ impl Broker {
     /// Removes what any of the filters picks; by filter, what it picked.
     ///
     /// # Errors
-    /// `TooManyPicked`, `Append`: nothing is removed.
+    /// `TooManyPicked`, `TooManyRemoved`, `Append`: nothing is removed.
     pub fn delete_acls(&self, filters: &[AclFilter]) -> Result<Vec<Vec<Arc<Acl>>>, AclError> {
         let entries: Vec<Arc<Acl>> = self.security.inner.read().acls.iter().cloned().collect();
         let picked = acl_search::pick(&entries, filters, ACLS_MAX).ok_or(AclError::TooManyPicked(ACLS_MAX))?;
         let all: BTreeSet<&Arc<Acl>> = picked.iter().flatten().collect();
+        if all.len() > CHANGES_MAX {
+            return Err(AclError::TooManyRemoved);
+        }
         if !all.is_empty() {
             let items = all.iter().map(|acl| AppendItem::State { key: record::acl_key(acl), value: None }).collect();
             self.commit(0, items)?;

@@ -4,6 +4,7 @@ use journal::AppendError;
 
 use super::password::InvalidHash;
 use super::permissions::InvalidPattern;
+use crate::jobs::CHANGES_MAX;
 
 /// Why a change is not made.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +75,12 @@ pub enum AclError {
     /// There are as many as there may be.
     #[error("there are {0} access control entries, and may be no more")]
     TooMany(usize),
+    /// More than are made by one request, which is one commit: as Kafka's.
+    #[error("a request creates at most {CHANGES_MAX} access control entries")]
+    TooManyCreated,
+    /// Likewise.
+    #[error("a request removes at most {CHANGES_MAX} access control entries")]
+    TooManyRemoved,
     /// Filters that pick the same entries again and again.
     #[error("the filters pick more than {0} access control entries, each counted as often as it is picked")]
     TooManyPicked(usize),

@@ -16,7 +16,6 @@ use hashbrown::HashMap;
 use kafka_wire::fetch::{FetchRequest, FetchResponse, ForgottenTopic};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 use uuid::Uuid;
 
@@ -88,7 +87,8 @@ const LONG_TURNS_MAX: usize = 16;
 #[derive(Default)]
 struct Found {
     code: Option<ErrorCode>,
-    slices: SmallVec<[Bytes; 4]>,
+    /// As the answer has them: there are as many of these as partitions, most of them empty.
+    slices: Vec<Bytes>,
     bytes: usize,
     /// Offset after the last batch.
     next: Offset,
@@ -176,6 +176,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let (session_id, epoch) = (request.session_id, request.session_epoch);
     let asking = context.asking();
     let names = request.topics.iter().map(|topic| topic.topic.len()).sum();
+    let found = broker.topics_version();
     let mut listed = list_wanted(&request, by_id, context);
     // What it names takes as much memory again.
     request.topics = Vec::new();
@@ -186,7 +187,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         if session_id != 0 {
             sessions.remove(session_id);
         }
-        let session = if epoch == 0 { sessions.create(&listed, by_id, context.now) } else { None };
+        let session = if epoch == 0 { sessions.create(&listed, by_id, found, context.now) } else { None };
         session.iter().for_each(|session| session.lock().judged = judged);
         // It may wait for minutes, and names are slices of the request. One that is too long for a topic's is answered at once.
         let own = if by_id { None } else { kept(&listed) };
@@ -211,6 +212,10 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             drop(held);
             sessions.remove(session_id);
             return fail(ErrorCode::FetchSessionIdNotFound);
+        }
+        if held.found != found {
+            held.found = found;
+            find_logs(&mut held.wanted, by_id, broker);
         }
         if held.judged != judged {
             held.judged = judged;
@@ -330,6 +335,18 @@ fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Ve
         }
     }
     wanted
+}
+
+/// Looks up again what is read: topics may have come, gone, or been made anew since.
+fn find_logs(wanted: &mut [Wanted], by_id: bool, broker: &Broker) {
+    for of_topic in wanted.chunk_by_mut(|one, next| one.same_topic(next)) {
+        let topic = if by_id { broker.topic_by_id(TopicId(of_topic[0].id)) } else { broker.topic(&of_topic[0].name) };
+        let logs = topic.map(|topic| topic.logs());
+        for one in of_topic {
+            let at = usize::try_from(one.partition).unwrap_or(usize::MAX);
+            one.log = logs.as_ref().and_then(|logs| logs.get(at).cloned());
+        }
+    }
 }
 
 /// Notes which partitions the caller may not read. Nothing is looked up for who may see everything.
@@ -461,7 +478,7 @@ impl Scan {
             };
             match read {
                 TailRead::Data { slices, bytes: read, next } => {
-                    found.slices = slices;
+                    found.slices = slices.into_vec();
                     found.next = next;
                     found.bytes = read;
                     full |= next < end && self.filtered.is_none() && room < wanted.max_bytes.max(0) as usize;
@@ -696,7 +713,7 @@ impl Wait for FetchWait {
                         None => data,
                     };
                     found.bytes = data.bytes;
-                    found.slices = data.slices;
+                    found.slices = data.slices.into_vec();
                     found.next = data.next;
                 }
                 Some(Err(error)) => found.code = Some(of_read(&error)),

@@ -1,7 +1,7 @@
 //! DescribeGroups, DeleteGroups.
 
 use broker::{AclOperation, AclResource, QUEUE_GROUP};
-use delivery::GroupState;
+use delivery::{GroupState, assigned_partitions, subscribed_topics};
 use kafka_wire::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 use kafka_wire::describe_groups::{
     DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember,
@@ -9,6 +9,7 @@ use kafka_wire::describe_groups::{
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{NO_ROOM, Outcome, control, once};
+use crate::access::{Asking, HIDDEN};
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_group;
 use crate::session::Context;
@@ -25,7 +26,9 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         Ok(()) => {
             let authorized_operations =
                 asking.operations(request.include_authorized_operations, AclResource::Group, name);
-            let described = DescribedGroup { authorized_operations, ..describe_one(context, name.clone(), version) };
+            let mut described =
+                DescribedGroup { authorized_operations, ..describe_one(context, name.clone(), version) };
+            hide(&asking, &mut described);
             if room.take(|writer| described.encode(writer, version)) { described } else { no_room(name) }
         }
         Err(code) => DescribedGroup { error_code: code.code(), group_id: name.clone(), ..DescribedGroup::default() },
@@ -74,6 +77,24 @@ fn describe_one(context: &Context<'_>, name: Str, version: i16) -> DescribedGrou
         protocol_data: protocol.clone().into(),
         members: members.collect(),
         ..DescribedGroup::default()
+    }
+}
+
+/// Consumers tell each other by name what they read. Of queues that are none for who asks they do not tell him, of others as much as in Kafka.
+fn hide(asking: &Asking<'_>, group: &mut DescribedGroup) {
+    if !asking.is_limited() || *group.protocol_type != *"consumer" {
+        return;
+    }
+    let asking = asking.quietly();
+    let is_hidden = |topic: &String| asking.check_topic(AclOperation::Describe, topic) == Err(HIDDEN);
+    let tells = |member: &DescribedGroupMember| {
+        subscribed_topics(&member.member_metadata).iter().any(is_hidden)
+            || assigned_partitions(&member.member_assignment).iter().any(|(topic, _)| is_hidden(topic))
+    };
+    if group.members.iter().any(tells) {
+        for member in &mut group.members {
+            (member.member_metadata, member.member_assignment) = Default::default();
+        }
     }
 }
 

@@ -158,7 +158,7 @@ fn alter_all(broker: &Broker, entries: &[AlteredEntry], validate_only: bool) -> 
             done.err().map(|error| {
                 let code = match &error {
                     AlterQuotaError::Invalid(_) => ErrorCode::InvalidRequest,
-                    AlterQuotaError::Full => ErrorCode::PolicyViolation,
+                    AlterQuotaError::Full | AlterQuotaError::TooMany => ErrorCode::PolicyViolation,
                     AlterQuotaError::Append(_) => ErrorCode::KafkaStorageError,
                 };
                 (code, error.to_string())

@@ -1,9 +1,11 @@
 //! Access control entries on sessions: they count with the next request, in fetch sessions too, whoever asks and whatever was remembered.
 
 use broker::{
-    ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResource, PasswordWish, UserWish, WILDCARD,
+    ANONYMOUS, Acl, AclError, AclFilter, AclOperation, AclPattern, AclPermission, AclResource, PasswordWish, UserWish,
+    WILDCARD,
 };
 use kafka_wire::ErrorCode;
+use kafka_wire::create_acls::{AclCreation, CreateAclsRequest, CreateAclsResponse};
 use kafka_wire::fetch::FetchRequest;
 use kafka_wire::incremental_alter_configs::{
     AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
@@ -59,6 +61,55 @@ fn an_entry_counts_with_the_next_request() {
     node.stop();
     let node = Node::start(folder.path(), &[AUTHORIZER]);
     assert_eq!(node.broker().security().acls(&AclFilter::default()).len(), 2, "they are there after a restart");
+    node.stop();
+}
+
+/// One commit of a request's entries is what all others wait for, so that Kafka takes 10,000 of them at most, and all or none.
+#[test]
+fn a_request_creates_and_removes_ten_thousand_entries_and_no_more() {
+    const MOST: usize = 10_000;
+    const CREATE_ACLS: (i16, i16) = (30, 3);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[AUTHORIZER, ("super.users", ANONYMOUS)]);
+    let client = node.connect();
+    let mut create = |names: std::ops::Range<usize>| {
+        let creation = |at: usize| AclCreation {
+            resource_type: AclResource::Topic.number() as i8,
+            resource_name: format!("t{at}").into(),
+            resource_pattern_type: AclPattern::Literal.number() as i8,
+            principal: "User:a".into(),
+            host: "*".into(),
+            operation: AclOperation::Read.number() as i8,
+            permission_type: AclPermission::Allow.number() as i8,
+            ..Default::default()
+        };
+        let count = names.len();
+        let request = CreateAclsRequest { creations: names.map(creation).collect(), ..Default::default() };
+        node.send(client, CREATE_ACLS, 1, |writer| request.encode(writer, CREATE_ACLS.1)).expect("taken");
+        let (_, body) = node.answer(client);
+        let mut reader = flexible(CREATE_ACLS, body);
+        let mut codes: Vec<i16> = CreateAclsResponse::decode(&mut reader, CREATE_ACLS.1)
+            .expect("an answer")
+            .results
+            .iter()
+            .map(|result| result.error_code)
+            .collect();
+        assert_eq!(codes.len(), count);
+        codes.dedup();
+        (codes, node.broker().security().acls(&AclFilter::default()).len())
+    };
+    assert_eq!(create(0..MOST + 1), (vec![ErrorCode::PolicyViolation.code()], 0), "none of them is made");
+    assert_eq!(create(0..MOST), (vec![0], MOST));
+    assert_eq!(create(0..MOST + 5), (vec![0], MOST + 5), "those that are there do not count");
+    let all = node.broker().delete_acls(&[AclFilter::default()]);
+    assert_eq!(all, Err(AclError::TooManyRemoved));
+    let (even, odd): (Vec<usize>, Vec<usize>) = (0..MOST + 5).partition(|at| at % 2 == 0);
+    for names in [even, odd] {
+        let named = |at| AclFilter { name: Some(format!("t{at}")), ..AclFilter::default() };
+        let filters: Vec<AclFilter> = names.into_iter().map(named).collect();
+        node.broker().delete_acls(&filters).expect("so many may be removed");
+    }
+    assert_eq!(node.broker().security().acls(&AclFilter::default()), []);
     node.stop();
 }
 

@@ -36,6 +36,34 @@ fn a_session_answers_only_what_is_new() {
     node.stop();
 }
 
+/// A consumer names a partition again only when it wants something else of it.
+#[test]
+fn a_session_reads_what_has_the_name_now() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    node.create_topic(client, "t", 1);
+    let id = node.fetch(client, &in_session(wants("t", &[(0, 0), (1, 0)]), 0, 0)).session_id;
+    let mut epoch = 0;
+    let mut news = |node: &mut Node| {
+        epoch += 1;
+        partitions(&node.fetch(client, &in_session(wants_news(), id, epoch)))
+    };
+    let unknown = ErrorCode::UnknownTopicOrPartition.code();
+    assert_eq!(news(&mut node).iter().map(|one| (one.0, one.1)).collect::<Vec<_>>(), [(1, unknown)]);
+    node.broker().add_partitions("t", 2).expect("there is room");
+    assert_eq!(node.produce(client, "t", 1, batch(1)), (0, 0));
+    let found = news(&mut node);
+    assert!(found.len() == 1 && found[0].0 == 1 && found[0].1 == 0 && found[0].2 > 0, "the new partition: {found:?}");
+    node.broker().delete_topic(&node.broker().topic("t").expect("it is there")).expect("deleted");
+    assert_eq!(news(&mut node).iter().map(|one| one.1).collect::<Vec<_>>(), [unknown; 2]);
+    node.create_topic(client, "t", 2);
+    assert_eq!(node.produce(client, "t", 0, batch(1)), (0, 0));
+    let found = news(&mut node);
+    assert!(found.iter().any(|one| one.0 == 0 && one.1 == 0 && one.2 > 0), "the new topic: {found:?}");
+    node.stop();
+}
+
 #[test]
 fn a_wrong_epoch_or_session_is_refused_and_a_closed_session_is_gone() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -108,7 +136,14 @@ fn sessions_have_room_for_so_many_partitions_together() {
         assert_eq!(grown.error_code, ErrorCode::FetchSessionIdNotFound.code(), "it is over");
     }
     node.fetch(client, &in_session(wants_news(), third, -1));
-    assert!(open(&mut node, 20_000).session_id != 0, "that of those, too");
+    let last = open(&mut node, 20_000).session_id;
+    assert!(last != 0, "that of those, too");
+    node.advance(std::time::Duration::from_secs(100));
+    assert_eq!(node.fetch(client, &in_session(wants_news(), last, 1)).error_code, 0, "used, so it stays");
+    assert_eq!(open(&mut node, 15_000).session_id, 0);
+    node.advance(std::time::Duration::from_secs(60));
+    assert!(open(&mut node, 15_000).session_id != 0, "what nobody used for two minutes gave way");
+    assert_eq!(node.fetch(client, &in_session(wants_news(), last, 2)).error_code, 0);
     let long = "x".repeat(30_000);
     assert_eq!(node.fetch(client, &in_session(wants(&long, &[(0, 0)]), 0, 0)).session_id, 0, "of no topic");
     node.stop();

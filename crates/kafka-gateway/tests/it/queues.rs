@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::{Caller, NOBODY, PasswordWish, Permissions, QueueDeclaration, UserWish, VhostWish};
-use kafka_wire::ErrorCode;
 use kafka_wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
+use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse};
 use kafka_wire::describe_share_group_offsets::{
     DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
@@ -15,12 +15,15 @@ use kafka_wire::describe_share_group_offsets::{
 use kafka_wire::incremental_alter_configs::{
     AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
+use kafka_wire::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
 use kafka_wire::list_config_resources::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataResponse};
 use kafka_wire::streams_group_describe::{StreamsGroupDescribeRequest, StreamsGroupDescribeResponse};
 use kafka_wire::streams_group_heartbeat::{
     StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Subtopology, Topology,
 };
+use kafka_wire::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse};
+use kafka_wire::{ErrorCode, Reader};
 use record::{BatchBuilder, Compression};
 use routing::{Argument, Arguments, Name, OwnedValue};
 
@@ -30,6 +33,9 @@ use crate::transactions;
 const AUTHORIZER: (&str, &str) = ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
 /// Entries count, and there are none.
 const OPEN: (&str, &str) = ("allow.everyone.if.no.acl.found", "true");
+const JOIN_GROUP: (i16, i16) = (11, 3);
+const SYNC_GROUP: (i16, i16) = (14, 2);
+const DESCRIBE_GROUPS: (i16, i16) = (15, 5);
 const METADATA: (i16, i16) = (3, 12);
 const DELETE: (i16, i16) = (20, 6);
 const ALTER_CONFIGS: (i16, i16) = (44, 1);
@@ -621,5 +627,72 @@ fn settings_and_share_offsets_miss_a_queue_that_is_hidden() {
         (topic.topic_id, topic.partitions[0].error_code, topic.partitions[0].start_offset)
     };
     assert_eq!(offsets(&mut node, "till"), offsets(&mut node, "nobody-has-it"));
+    node.stop();
+}
+
+/// Members of classic groups say by name what they read, to each other and to who describes their group.
+#[test]
+fn a_classic_group_does_not_tell_of_a_queue_that_is_hidden() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = start(folder.path(), &[("group.initial.rebalance.delay.ms", "0")]);
+    add(&node, "CN=eve", None);
+    add(&node, "CN=bob", Some(["", "", ".*"]));
+    let (eve, bob) = (connect(&mut node, Some("CN=eve")), connect(&mut node, Some("CN=bob")));
+    let text = |topic: &str| [&(topic.len() as u16).to_be_bytes()[..], topic.as_bytes()].concat();
+    // Version, the topics that it reads, no data of its own, and those it has; version, and partition 0 of a topic.
+    let metadata = |read: &str, has: &str| {
+        let owned = [&text(has)[..], &[0, 0, 0, 1, 0, 0, 0, 0]].concat();
+        [&[0, 1, 0, 0, 0, 1][..], &text(read), &[255; 4], &[0, 0, 0, 1], &owned].concat()
+    };
+    let assigned = |topic: &str| [&[0, 0, 0, 0, 0, 1][..], &text(topic), &[0, 0, 0, 1, 0, 0, 0, 0], &[255; 4]].concat();
+    let mut told = |group: &str, metadata: Vec<u8>, assignment: Vec<u8>| {
+        let protocol = JoinGroupRequestProtocol {
+            name: "range".into(),
+            metadata: metadata.clone().into(),
+            ..JoinGroupRequestProtocol::default()
+        };
+        let join = JoinGroupRequest {
+            group_id: group.into(),
+            session_timeout_ms: 30_000,
+            rebalance_timeout_ms: 30_000,
+            protocol_type: "consumer".into(),
+            protocols: vec![protocol],
+            ..JoinGroupRequest::default()
+        };
+        node.send(bob, JOIN_GROUP, 1, |writer| join.encode(writer, JOIN_GROUP.1)).expect("taken");
+        let joined = JoinGroupResponse::decode(&mut Reader::new(node.answer(bob).1), JOIN_GROUP.1).expect("an answer");
+        assert_eq!(joined.error_code, 0);
+        let own = SyncGroupRequestAssignment {
+            member_id: joined.member_id.clone(),
+            assignment: assignment.clone().into(),
+            ..SyncGroupRequestAssignment::default()
+        };
+        let sync = SyncGroupRequest {
+            group_id: group.into(),
+            generation_id: joined.generation_id,
+            member_id: joined.member_id,
+            assignments: vec![own],
+            ..SyncGroupRequest::default()
+        };
+        node.send(bob, SYNC_GROUP, 2, |writer| sync.encode(writer, SYNC_GROUP.1)).expect("taken");
+        let synced = SyncGroupResponse::decode(&mut Reader::new(node.answer(bob).1), SYNC_GROUP.1).expect("an answer");
+        assert_eq!(synced.error_code, 0);
+        [eve, bob].map(|client| {
+            let request = DescribeGroupsRequest { groups: vec![group.into()], ..DescribeGroupsRequest::default() };
+            node.send(client, DESCRIBE_GROUPS, 3, |writer| request.encode(writer, DESCRIBE_GROUPS.1)).expect("taken");
+            let (_, body) = node.answer(client);
+            let response = DescribeGroupsResponse::decode(&mut flexible(DESCRIBE_GROUPS, body), DESCRIBE_GROUPS.1)
+                .expect("an answer");
+            let member = &response.groups[0].members[0];
+            let both = [(&member.member_metadata, &metadata), (&member.member_assignment, &assignment)];
+            assert!(both.iter().all(|(told, said)| told.is_empty() || **told == said[..]));
+            both.map(|(told, _)| !told.is_empty())
+        })
+    };
+    let (nothing, all) = ([false; 2], [true; 2]);
+    assert_eq!(told("plain", metadata("t", "t"), assigned("t")), [all, all]);
+    assert_eq!(told("read", metadata(QUEUE, "t"), assigned("t")), [nothing, all]);
+    assert_eq!(told("had", metadata("t", QUEUE), assigned("t")), [nothing, all]);
+    assert_eq!(told("given", metadata("t", "t"), assigned(QUEUE)), [nothing, all]);
     node.stop();
 }

@@ -248,6 +248,30 @@ fn entry(parts: &[(&str, Option<&str>)], ops: &[(&str, Option<f64>)]) -> Altered
     }
 }
 
+/// As with Kafka; what is there already, and is to be the same, does not count.
+#[test]
+fn a_request_changes_ten_thousand_quotas_and_no_more() {
+    const MOST: usize = 10_000;
+    let refused = ErrorCode::PolicyViolation.code();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    let mut change = |count: usize, ops: &[(&str, Option<f64>)]| {
+        let named = |at: usize| entry(&[("client-id", Some(format!("c{at}").as_str()))], ops);
+        let mut codes = alter(&mut node, client, (0..count).map(named).collect(), false);
+        assert_eq!(codes.len(), count);
+        codes.dedup();
+        (codes, describe(&mut node, client, &[("client-id", 2, None)], false).1)
+    };
+    let (produce, both) = ([("producer_byte_rate", Some(1e6))], ["producer_byte_rate", "consumer_byte_rate"]);
+    assert_eq!(change(MOST + 1, &produce), (vec![refused], 0), "none of them is changed");
+    assert_eq!(change(MOST / 2 + 1, &both.map(|key| (key, Some(1e6)))), (vec![refused], 0), "each value counts");
+    assert_eq!(change(MOST, &produce), (vec![0], MOST));
+    assert_eq!(change(MOST + 5, &produce), (vec![0], MOST + 5));
+    assert_eq!(change(MOST + 5, &both.map(|key| (key, None))), (vec![refused], MOST + 5));
+    node.stop();
+}
+
 fn describe(node: &mut Node, client: usize, components: &[(&str, i8, Option<&str>)], strict: bool) -> (i16, usize) {
     let component = |(kind, match_type, name): &(&str, i8, Option<&str>)| ComponentData {
         entity_type: (*kind).into(),

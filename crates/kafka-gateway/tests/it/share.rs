@@ -4,7 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{Caller, Cause, GroupChange, PasswordWish, Permissions, QueueDeclaration, UserWish};
+use broker::{
+    Acl, AclOperation, AclPattern, AclPermission, AclResource, Caller, Cause, GroupChange, PasswordWish, Permissions,
+    QueueDeclaration, UserWish,
+};
 use kafka_wire::share_acknowledge::{
     AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch as Acknowledgement, ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -232,6 +235,16 @@ fn what_a_filter_does_not_want_is_done_at_once() {
     node.stop();
 }
 
+/// The group reads from the beginning, and somebody has named the topic for its dead letters.
+fn name_letters(node: &Node, group: &str, user: &str, topic: &str) {
+    let (here, broker) = ("127.0.0.1".parse().expect("an address"), node.broker());
+    let set = [("share.auto.offset.reset", "earliest"), ("mainstem.share.dead.letter.topic", topic)];
+    let overrides = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let change = GroupChange { group: group.to_owned(), overrides, set: Vec::new() };
+    let outcome = broker.set_group_configs(vec![change], Some(&broker.security().setter(Some(user), here))).pop();
+    outcome.expect("an outcome").expect("set");
+}
+
 /// A group of its own for each of them: what is written for the second says that the first was looked at before.
 #[test]
 fn dead_letters_are_written_with_the_rights_of_who_has_named_their_topic_as_of_then() {
@@ -248,20 +261,10 @@ fn dead_letters_are_written_with_the_rights_of_who_has_named_their_topic_as_of_t
             .set_permissions("/", name, Permissions::new("", permission, "").expect("expressions"))
             .expect("set");
     }
-    let (here, broker) = ("127.0.0.1".parse().expect("an address"), Arc::clone(node.broker()));
+    let broker = Arc::clone(node.broker());
     // Both may write what is no queue, or is not there.
-    let name = |group: &str, user: &str, topic: &str| {
-        let set = [("share.auto.offset.reset", "earliest"), ("mainstem.share.dead.letter.topic", topic)];
-        let overrides = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let change = GroupChange { group: group.to_owned(), overrides, set: Vec::new() };
-        broker
-            .set_group_configs(vec![change], Some(&broker.security().setter(Some(user), here)))
-            .pop()
-            .expect("an outcome")
-            .expect("set");
-    };
-    name("of-eve", "eve", "pay");
-    name("of-bob", "bob", "pay");
+    name_letters(&node, "of-eve", "eve", "pay");
+    name_letters(&node, "of-bob", "bob", "pay");
     // Now it is a queue, and in a virtual host in which one of them has rights.
     let vhost = broker.vhosts().get("/").expect("it is always there");
     let wish = QueueDeclaration {
@@ -285,6 +288,47 @@ fn dead_letters_are_written_with_the_rights_of_who_has_named_their_topic_as_of_t
     }
     assert_eq!(broker.counts(&queue).ready, 1, "one of them may write there");
     assert_eq!(broker.topic("pay").expect("a topic").logs()[0].high_watermark().0, 1);
+    node.stop();
+}
+
+/// As above: the second letter says that the first group's was looked at.
+#[test]
+fn dead_letters_are_made_of_what_may_be_read_by_who_has_named_their_topic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authorizer = ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
+    let mut node = Node::start(folder.path(), &[authorizer, ("super.users", "User:ANONYMOUS")]);
+    let client = node.connect();
+    node.create_topic(client, "t", 1);
+    node.create_topic(client, "dead", 1);
+    assert_eq!(node.produce(client, "t", 0, batch(2)).0, 0);
+    let entry = |user: &str, operation, topic: &str| Acl {
+        resource: AclResource::Topic,
+        name: topic.to_owned(),
+        pattern: AclPattern::Literal,
+        principal: format!("User:{user}"),
+        host: "*".to_owned(),
+        operation,
+        permission: AclPermission::Allow,
+    };
+    let entries = vec![
+        entry("eve", AclOperation::Write, "dead"),
+        entry("bob", AclOperation::Write, "dead"),
+        entry("bob", AclOperation::Read, "t"),
+    ];
+    assert_eq!(node.broker().create_acls(entries), [Ok(()), Ok(()), Ok(())]);
+    for (group, user) in [("of-eve", "eve"), ("of-bob", "bob")] {
+        name_letters(&node, group, user, "dead");
+        node.broker().make_share_group(group).expect("a name that is free");
+        let mut worker = Worker { group, ..Worker::new(&mut node, "one") };
+        assert_eq!(worker.fetch(&mut node, &[]), [(0, 1, 1)]);
+        assert_eq!(worker.say(&mut node, 0, 0, REJECT), 0);
+    }
+    let log = Arc::clone(&node.broker().topic("dead").expect("a topic").logs()[0]);
+    let until = Instant::now() + PATIENCE;
+    while log.high_watermark().0 == 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(log.high_watermark().0, 1, "one of them may read what is dead");
     node.stop();
 }
 

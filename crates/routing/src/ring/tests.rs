@@ -1,6 +1,6 @@
 //! The numbers that are published for jump consistent hashing, and weights.
 
-use super::{InvalidBinding, jump, weight};
+use super::{HashOn, InvalidBinding, Ring, jump, weight};
 
 #[test]
 fn keys_jump_where_the_published_function_sends_them() {
@@ -34,4 +34,30 @@ fn weights_are_whole_numbers_from_one_to_the_bound() {
     for key in ["", "-", "1.5", "a", "1 ", "+-1"] {
         assert_eq!(weight(key.as_bytes()), Err(InvalidBinding::WeightNoInteger(key.to_owned())));
     }
+}
+
+/// What leaves is known by its numbers, and need not be looked for among all points.
+#[test]
+fn the_last_points_get_the_numbers_of_what_leaves() {
+    let (mut ring, mut points) = (Ring::new(HashOn::RoutingKey), Vec::new());
+    let mut there = Vec::new();
+    for step in 0..2000_u32 {
+        let number = step.wrapping_mul(2_654_435_761) >> 8;
+        if number % 5 < 3 || there.is_empty() {
+            ring.give(step, number % 40 + 1);
+            points.resize(points.len() + (number % 40 + 1) as usize, step);
+            there.push(step);
+        } else {
+            let gone = there.swap_remove(number as usize % there.len());
+            ring.take(gone);
+            for at in (0..points.len()).rev() {
+                if points[at] == gone {
+                    points.swap_remove(at);
+                }
+            }
+        }
+        assert!(ring.points.iter().map(|point| point.of).eq(points.iter().copied()), "step {step}");
+    }
+    there.into_iter().for_each(|gone| ring.take(gone));
+    assert!(ring.points.is_empty() && ring.numbers.is_empty());
 }

@@ -1,8 +1,10 @@
 //! Headers exchanges: `x-match`, presence, and which values are equal.
 
-use routing::{Argument, Arguments, BindError, InvalidBinding, OwnedValue, Table};
+use routing::{
+    Argument, Arguments, BindError, Destination, InvalidBinding, OwnedValue, STEPS_MAX, Scratch, Table, TooFar,
+};
 
-use crate::{Message, add_queues, queue, route_with, string};
+use crate::{Message, add_queues, queue, route_with, string, with};
 
 fn value(name: &str, tag: u8, value: OwnedValue) -> Argument {
     Argument { name: name.as_bytes().into(), tag, value }
@@ -97,6 +99,40 @@ fn many_headers_are_gone_through_once_however_many_conditions_there_are() {
     let message = Message { headers, ..Message::default() };
     assert_eq!(route_with(&table, "amq.headers", &[""], &message), [0, 2]);
     assert!(message.steps.get() <= 2 * (COUNT + 1), "{}", message.steps.get());
+}
+
+/// Each exchange goes through them for itself.
+#[test]
+fn many_headers_go_through_so_many_exchanges_and_no_more() {
+    const COUNT: usize = 4000;
+    // Half of them are headers of a name that is there.
+    let headers = (0..COUNT).map(|number| (format!("h{:04}", number / 2), text("1"))).collect();
+    let message = Message { headers, ..Message::default() };
+    let hash = vec![string("hash-header", "h0000")];
+    for (kind, arguments, key, match_all) in
+        [("headers", vec![], "", vec![string("h0000", "1")]), ("x-consistent-hash", hash, "1", vec![])]
+    {
+        let outcome = |exchanges: usize| {
+            let mut table = Table::new();
+            add_queues(&mut table, 1);
+            for number in 0..exchanges {
+                let name = format!("x{number}");
+                table.declare(with(&name, kind, arguments.clone())).unwrap();
+                table.bind(b"amq.fanout", Destination::Exchange(name.as_bytes()), b"", &Arguments::NONE).unwrap();
+                let conditions = Arguments::new(match_all.clone());
+                table.bind(name.as_bytes(), queue(0), key.as_bytes(), &conditions).unwrap();
+            }
+            let mut queues = Vec::new();
+            let exchange = table.exchange(b"amq.fanout").unwrap();
+            let outcome = exchange.route(&[b""], &message, &mut Scratch::default(), &mut queues);
+            outcome.map(|()| queues.len())
+        };
+        assert_eq!(outcome(400), Ok(1), "{kind}");
+        let before = message.steps.get();
+        assert_eq!(outcome(4000), Err(TooFar), "{kind}");
+        let steps = message.steps.get() - before;
+        assert!(steps < 9 * STEPS_MAX, "{kind}: {steps} headers were gone through");
+    }
 }
 
 #[test]

@@ -21,6 +21,9 @@ impl Scan {
             gateway.fetch_sessions.remove(response.session_id);
             response.session_id = 0;
         }
+        if !self.incremental {
+            response.responses.reserve_exact(self.wanted.chunk_by(|one, next| one.same_topic(next)).count() + 1);
+        }
         let mut fetched = 0;
         for step in 0..self.wanted.len() {
             let at = (self.start + step) % self.wanted.len();
@@ -84,7 +87,7 @@ fn partition_data(wanted: &Wanted, found: Found, node: i32, committed_only: bool
         partition_index: wanted.partition,
         error_code: code,
         high_watermark: -1,
-        records: Some(Records(found.slices.into_vec())),
+        records: Some(Records(found.slices)),
         aborted_transactions: (committed_only || wanted.denied.is_some() || wanted.log.is_none()).then_some(aborted),
         ..PartitionData::default()
     };

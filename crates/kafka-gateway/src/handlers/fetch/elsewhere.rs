@@ -179,6 +179,7 @@ impl FetchWait {
                 Ok(None) => Came::NoMemory(scan),
                 Ok(Some(reserved)) => {
                     let (response, taken) = scan.respond(&gateway);
+                    drop(scan);
                     let mut writer = Writer::new();
                     response.encode(&mut writer, version);
                     let mut rest = writer.finish();
