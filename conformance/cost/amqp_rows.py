@@ -160,6 +160,7 @@ def rows():
         out.append(Row(f"{name} again and again", lambda entries, name=name, values=values: repeated(name, values, entries), (1_000, 10_000)))
     out.append(Row("basic.publish in many frames", lambda entries: message(1, {"routing_key": QUEUE}, b"x" * entries, [b"x"] * entries), (1_000, 10_000, 100_000)))
     out.append(Row("basic.publish to many bindings", to_many_bindings, (100, 1_000, 10_000)))
+    out.append(Row("channel.close with many consumers of a queue", many_consumers, (1_000, 10_000, 100_000)))
     out.append(Row("basic.publish to patterns of many words", to_patterns, (10, 20, 40)))
     return out
 
@@ -186,6 +187,13 @@ def to_many_bindings(entries):
     """Bindings of headers that all fit, of one queue, and ten messages."""
     bound = b"".join(method(1, "queue.bind", {"queue": QUEUE, "exchange": HEADERS, "routing_key": str(at), "arguments": {"x-match": "any", "k": True, "n": at}}, at) for at in range(entries))
     return bound + message(1, {"exchange": HEADERS}, headers={"k": True}) * 10
+
+
+def many_consumers(entries):
+    """Consumers of one queue that leave together."""
+    channel = TIMES + 1
+    consume = b"".join(method(channel, "basic.consume", {"queue": QUEUE, "consumer_tag": str(at), "no_wait": True}, at) for at in range(entries))
+    return method(channel, "channel.open", {}, 0) + consume + method(channel, "channel.close", {}, 0)
 
 
 def to_patterns(entries):

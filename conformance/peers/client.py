@@ -11,7 +11,7 @@ from batch import batch, summary
 
 APIS = schema.load()
 NAMES = {api.key: api.name for api in APIS.values()}
-WAIT = 15.0
+WAIT = 60
 # What differs from run to run or between hosts, or is wording.
 NEVER = {"transaction_start_time_ms", "last_timestamp", "coordinator_epoch", "throttle_time_ms", "host", "port", "error_message", "status_detail", "batch_index_error_message", "log_append_time_ms", "cluster_id",
          "rack", "authorized_operations", "topic_authorized_operations", "cluster_authorized_operations", "client_host",

@@ -254,19 +254,21 @@ impl Amqp {
                 let bits = arguments.byte().context(cut_off)?;
                 let (no_ack, no_wait) = (bits & 0x02 != 0, bits & 0x08 != 0);
                 let prefetch = if no_ack { 0 } else { self.channel(number)?.prefetch };
+                self.settle(answers);
+                let outlet = Arc::new(Outlet::new(number, tag.clone(), prefetch, Arc::clone(&self.writer)));
+                self.outlets.push(Arc::clone(&outlet));
+                // Nothing that is published after the answer may miss it, and no delivery goes before the answer: both wait for the writer.
+                let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+                self.relay.add(queue, outlet);
                 if !no_wait {
                     reply(answers, number, (60, 21), |arguments| {
                         arguments.push(tag.len() as u8);
                         arguments.extend_from_slice(&tag);
                     });
                 }
-                // Before the first delivery.
-                self.settle(answers);
-                self.writer.lock().unwrap_or_else(PoisonError::into_inner).write_all(answers)?;
+                writer.write_all(answers)?;
+                drop(writer);
                 answers.clear();
-                let outlet = Arc::new(Outlet::new(number, tag, prefetch, Arc::clone(&self.writer)));
-                self.outlets.push(Arc::clone(&outlet));
-                self.relay.add(queue, outlet);
                 Ok(())
             }
             30 => {

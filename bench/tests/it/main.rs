@@ -1,6 +1,6 @@
 //! The whole program against our own broker: what it measures, what it says, and what it leaves behind.
 //!
-//! Needs the release broker (`make build`), or its path in `MAINSTEM_BENCH_BROKER`. They measure, so one runs at a
+//! Needs the broker beside it (`make test-build`), or the path of one in `MAINSTEM_BENCH_BROKER`. They measure, so one runs at a
 //! time.
 
 use std::fs;
@@ -64,9 +64,10 @@ impl Bench {
     }
 
     fn broker(&self) -> PathBuf {
-        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/mainstem");
+        // Both are built with one profile, where all tests are.
+        let built = Path::new(env!("CARGO_BIN_EXE_mainstem-bench")).with_file_name("mainstem");
         let broker = std::env::var_os("MAINSTEM_BENCH_BROKER").map_or(built, PathBuf::from);
-        assert!(broker.exists(), "no {}: `make build` makes it", broker.display());
+        assert!(broker.exists(), "no {}: `make test-build` makes it", broker.display());
         broker
     }
 
