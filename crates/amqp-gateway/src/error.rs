@@ -149,7 +149,7 @@ impl From<DecodeError> for Failure {
 impl From<AppendError> for Failure {
     fn from(error: AppendError) -> Self {
         let code = match error {
-            AppendError::DiskFull | AppendError::TooLarge => ReplyCode::ResourceError,
+            AppendError::DiskFull | AppendError::NoSegment | AppendError::TooLarge => ReplyCode::ResourceError,
             AppendError::OutOfOrderSequence
             | AppendError::InvalidProducerEpoch
             | AppendError::NotInTransaction

@@ -94,6 +94,9 @@ pub enum AppendError {
     /// No space for another segment.
     #[error("disk is full")]
     DiskFull,
+    /// No other segment can be made, whatever the reason; it is tried again.
+    #[error("no segment can be made, as the log says, and the last one is full")]
+    NoSegment,
     /// A write or sync has failed; nothing more is written until a restart.
     #[error("journal has stopped after an I/O error")]
     Stopped,

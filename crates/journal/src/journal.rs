@@ -188,6 +188,8 @@ pub struct Journal {
     released: AtomicBool,
     /// Why the last attempt to prepare a segment failed.
     segment_error: Mutex<Option<String>>,
+    /// That goes on for so long that what finds no room is refused.
+    lacks_segments: AtomicBool,
     shutting_down: AtomicBool,
     keeper: Mutex<KeeperInbox>,
     keeper_wakes: Condvar,
@@ -267,6 +269,7 @@ impl Journal {
             // What was let go before a start, nobody has looked after yet.
             released: AtomicBool::new(true),
             segment_error: Mutex::new(None),
+            lacks_segments: AtomicBool::new(false),
             shutting_down: AtomicBool::new(false),
             keeper: Mutex::default(),
             keeper_wakes: Condvar::new(),
@@ -483,15 +486,17 @@ impl Journal {
 
     /// Why appends wait for a segment, if that is more than a moment. Waiting for the archive has an end of its own.
     fn hindrance(&self) -> Option<String> {
-        let since = self.segment_wanted.load(Ordering::Relaxed);
-        if since == 0 || self.waits_for_archive() {
-            return None;
-        }
-        let waited = self.clock.steady_ms().max(1).saturating_sub(since);
+        let waited = self.waited_for_segment().filter(|_| !self.waits_for_archive())?;
         let late = || {
             (waited >= SEGMENT_LATE_MS).then(|| format!("no segment is ready to be written for {} s", waited / 1000))
         };
         self.segment_error.lock().clone().or_else(late)
+    }
+
+    /// How long the writer has waited for a segment, in ms, if it does.
+    fn waited_for_segment(&self) -> Option<u64> {
+        let since = self.segment_wanted.load(Ordering::Relaxed);
+        (since > 0).then(|| self.clock.steady_ms().max(1).saturating_sub(since))
     }
 
     /// The reign that writes now.
@@ -712,11 +717,6 @@ impl Journal {
 
     pub(crate) fn take_released(&self) -> bool {
         self.released.load(Ordering::Relaxed) && self.released.swap(false, Ordering::Relaxed)
-    }
-
-    /// A segment could not be prepared.
-    pub(crate) fn note_segment_error(&self, reason: String) {
-        *self.segment_error.lock() = Some(reason);
     }
 
     pub(crate) fn seal(&self, job: SealJob) {

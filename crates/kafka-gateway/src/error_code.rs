@@ -15,7 +15,7 @@ pub(crate) fn of_append(error: AppendError) -> ErrorCode {
         AppendError::TooManyProducers => ErrorCode::NotEnoughReplicas,
         AppendError::TooLarge => ErrorCode::MessageTooLarge,
         AppendError::LogDeleted => ErrorCode::UnknownTopicOrPartition,
-        AppendError::DiskFull | AppendError::Stopped => ErrorCode::KafkaStorageError,
+        AppendError::DiskFull | AppendError::NoSegment | AppendError::Stopped => ErrorCode::KafkaStorageError,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Journal, JournalStatus};
+use super::{Journal, JournalStatus, SEGMENT_LATE_MS};
 use crate::segments::PreparedSegment;
 
 impl Journal {
@@ -39,7 +39,22 @@ impl Journal {
         self.segment_wanted.store(0, Ordering::Relaxed);
         drop(prepared);
         *self.segment_error.lock() = None;
+        self.lacks_segments.store(false, Ordering::Relaxed);
         self.intake.wake_always();
+    }
+
+    /// A segment could not be prepared, for another reason than space. What waits for one hears of it before its client gives up.
+    pub(crate) fn note_segment_error(&self, reason: String) {
+        *self.segment_error.lock() = Some(reason);
+        let is_late = self.waited_for_segment().is_some_and(|waited| waited >= SEGMENT_LATE_MS);
+        if is_late && !self.lacks_segments.swap(true, Ordering::Relaxed) {
+            self.intake.wake_always();
+        }
+    }
+
+    /// Is what finds no room to be refused, although the disk is not full?
+    pub(crate) fn lacks_segments(&self) -> bool {
+        self.lacks_segments.load(Ordering::Relaxed)
     }
 
     /// Is data taken that takes the place of other data? On a full disk it is while there is room for it.

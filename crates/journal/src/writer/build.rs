@@ -135,6 +135,8 @@ struct Room {
     rolls: bool,
     /// The journal is being shut down, and no segment follows, or none for clients' data: nobody would bring one.
     closing: bool,
+    /// Why what finds no room is refused, if it does not wait.
+    refused: Option<AppendError>,
     /// Longest chunk that fits into an empty segment of the usual length.
     largest: usize,
     /// A planted defect: what belongs together is placed one by one.
@@ -262,6 +264,10 @@ impl<S: Submitter> Writer<S> {
             follows: prepared,
             rolls: prepared || self.zeroing.is_some(),
             closing: (disk_full || !prepared) && self.shutting_down,
+            refused: match disk_full {
+                true => Some(AppendError::DiskFull),
+                false => (self.zeroing.is_none() && self.journal.lacks_segments()).then_some(AppendError::NoSegment),
+            },
             // A segment that was made on a full disk may be shorter.
             largest: segments::largest_chunk(self.active.size.max(self.journal.config().segment_bytes)),
             #[cfg(feature = "planted")]
@@ -557,8 +563,8 @@ fn place(
     wants.reserve |= from_reserve && room.disk_full;
     // What is left on a full disk is for what brings space back.
     let shut_out = data && !from_reserve && room.disk_full;
+    let waits = data && request.when_full == WhenFull::Wait && !room.closing;
     if shut_out {
-        let waits = request.when_full == WhenFull::Wait && !room.closing;
         return if waits { Place::Held(item) } else { refuse_for_space(request, AppendError::DiskFull) };
     }
     let limit = match data {
@@ -568,9 +574,9 @@ fn place(
     };
     if bytes > limit {
         let follows = if data { room.follows_for_data } else { room.follows };
-        if room.disk_full && !follows && plan.is_empty() {
-            wants.reserve_spent |= from_reserve;
-            return refuse_for_space(request, AppendError::DiskFull);
+        if let Some(error) = room.refused.filter(|_| !follows && !waits && plan.is_empty()) {
+            wants.reserve_spent |= from_reserve && room.disk_full;
+            return refuse_for_space(request, error);
         }
         if room.closing && !follows {
             return refuse_for_space(request, AppendError::Stopped);

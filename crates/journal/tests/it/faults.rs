@@ -325,6 +325,40 @@ fn a_segment_is_prepared_after_every_step_of_it_has_failed_once() {
     node.close();
 }
 
+/// Where no segment can be made for long, what waits for one is refused before clients give up, data and state; it goes on by itself.
+#[test]
+fn a_journal_that_can_make_no_segment_answers_in_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, faults) = open(folder.path());
+    let log = node.log(1);
+    node.append_batch(&log, 1, VALUE_BYTES).expect("the first segment is there");
+    faults.folder.store(true, Ordering::SeqCst);
+    let waits = |append: &(dyn Fn() -> Result<Appended, AppendError> + Sync)| {
+        std::thread::scope(|scope| {
+            let refused = scope.spawn(|| (0..10_000).find_map(|_| append().err()));
+            let began = Instant::now();
+            while !matches!(node.journal.status(), JournalStatus::Hindered { .. }) {
+                assert!(began.elapsed() < Duration::from_secs(120), "it says that it waits");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            node.clock.advance_waits(11_000);
+            assert_eq!(refused.join().expect("no panic"), Some(AppendError::NoSegment));
+        });
+    };
+    waits(&|| node.append_batch(&log, LONG_BATCH, VALUE_BYTES));
+    let key = Bytes::from(vec![7; 4_000]);
+    waits(&|| node.append(2, vec![AppendItem::State { key: key.clone(), value: Some(key.clone()) }]));
+    faults.folder.store(false, Ordering::SeqCst);
+    let began = Instant::now();
+    while let Err(error) = node.append_batch(&log, LONG_BATCH, VALUE_BYTES) {
+        assert!(error == AppendError::NoSegment && began.elapsed() < Duration::from_secs(120), "{error}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(node.journal.status(), JournalStatus::Running);
+    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), log.end());
+    node.close();
+}
+
 /// What waited for a segment goes into what was kept back in the one before, as soon as there is another: then nothing waits any more.
 #[test]
 fn a_journal_at_rest_is_not_hindered() {

@@ -76,7 +76,7 @@ impl World {
                 self.drops.ended.push(id);
             }
             // Nothing of it was placed.
-            Err(AppendError::DiskFull) => {
+            Err(AppendError::DiskFull | AppendError::NoSegment) => {
                 self.drops.ending.retain(|ending| *ending != id);
                 self.drops.living.push(id);
             }
