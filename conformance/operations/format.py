@@ -16,7 +16,9 @@ from load import Broker, pika_connection
 
 SEGMENT = 262_144
 FLAGS = ["--set", f"mainstem.segment.bytes={SEGMENT}", "--set", f"mainstem.journal.window.bytes={8 * SEGMENT}", "--set", "log.cleaner.backoff.ms=100",
-         "--memory", "128MiB"]
+         "--memory", "128MiB",
+         # What was written years ago is kept.
+         "--set", "log.retention.ms=-1", "--set", "offsets.retention.minutes=2147483647"]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 RECORDS, KEYS, MESSAGES, SETTLED, POSITION = 60, 40, 30, 10, 17
 
