@@ -208,7 +208,7 @@ impl Queue {
         if self.consumers.count() < before {
             self.used_ms = now_ms;
         }
-        members
+        members.into_iter().collect()
     }
 
     /// A channel takes nothing until [`Queue::resume_channel`].

@@ -310,16 +310,16 @@ impl Journal {
     }
 
     /// Like [`Journal::append`], or with `here` like [`Journal::append_here`], for a caller who keeps what is refused for as long as that
-    /// takes: while the disk is full data is refused as well, or waits in the order of its connection; it never comes back as
+    /// takes: while there is no space, or no segment, data is refused as well, or waits in the order of its connection; it never comes back as
     /// `DiskFull` unless the journal is shut down.
     ///
     /// # Errors
-    /// The append itself, when the queue or the disk is full; `Space` follows.
+    /// The append itself, when the queue or the disk is full or no segment can be made; `Space` follows.
     pub fn append_when_possible(&self, append: Append, here: bool) -> Result<(), Append> {
-        if self.is_disk_full() {
+        if self.turns_away() {
             self.intake.refuse(append.to.shard);
             // Space may have come meanwhile, and then nobody would send `Space`.
-            if self.is_disk_full() {
+            if self.turns_away() {
                 return Err(append);
             }
         }

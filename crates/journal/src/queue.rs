@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -61,6 +61,8 @@ pub(crate) struct Arrival {
 pub(crate) struct Intake {
     waiting: Mutex<Vec<Arrival>>,
     queued_bytes: AtomicUsize,
+    /// Data is not taken, or only where it finds room: who wants to hear of that need not wait for what waits.
+    turns_away: AtomicBool,
     /// Shards that were refused, as a bit set.
     refused: AtomicU64,
     /// What the writer does: `AWAKE`, `WAITS` or `RESTS`.
@@ -78,6 +80,7 @@ impl Intake {
         Self {
             waiting: Mutex::new(Vec::new()),
             queued_bytes: AtomicUsize::new(0),
+            turns_away: AtomicBool::new(false),
             refused: AtomicU64::new(0),
             writer: AtomicU8::new(AWAKE),
             waker: OnceLock::new(),
@@ -107,6 +110,11 @@ impl Intake {
         Ok(mine)
     }
 
+    /// From now on data that finds no room is refused, or not any more.
+    pub fn set_turns_away(&self, turns_away: bool) {
+        self.turns_away.store(turns_away, Ordering::Relaxed);
+    }
+
     /// Notes that a shard was refused, and is to be told of `Space`.
     pub fn refuse(&self, shard: ShardId) {
         self.refused.fetch_or(1 << (shard.0 % 64), Ordering::SeqCst);
@@ -127,8 +135,12 @@ impl Intake {
             _ if bytes > SMALL_REQUEST_BYTES => QUEUE_BYTES_MAX / 4 * 3,
             _ => QUEUE_BYTES_MAX,
         };
-        // What waits for space on the disk leaves room for those who are to hear that there is none.
-        let limit = if data && when_full == WhenFull::Wait { limit / 4 * 3 } else { limit };
+        // What waits for space on the disk leaves room for those who are to hear that there is none, and they find some however much waits.
+        let limit = match when_full {
+            WhenFull::Wait if data => limit / 4 * 3,
+            WhenFull::Answer if data && self.turns_away.load(Ordering::Relaxed) => usize::MAX / 2,
+            _ => limit,
+        };
         let fits = |queued: usize| (queued == 0 || queued + bytes <= limit).then_some(queued + bytes);
         if self.queued_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_err() {
             self.refuse(append.to.shard);

@@ -184,14 +184,15 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// May the journal take `wanted` bytes in all? `None`: not yet.
+    /// May the journal take `wanted` bytes in all, or with 0 write a file again that was freed? `None`: not yet.
     pub fn ask(&mut self, marks: &Marks, state: &WindowState, wanted: u64, now: i64) -> Option<Grant> {
         let grant = self.judge(marks, state, wanted, now);
         state.held.store(grant.is_none(), Ordering::Relaxed);
         if grant.is_some() {
             self.since = None;
             let taken = state.taken.load(Ordering::Relaxed);
-            let used_up = if grant == Some(Grant::Room) { taken } else { self.used_up + marks.taken_for_one() };
+            let is_within = grant == Some(Grant::Room) && wanted > 0;
+            let used_up = if is_within { taken } else { self.used_up + marks.taken_for_one() };
             self.used_up = used_up.min(taken);
             state.wanted_by_state.store(false, Ordering::Relaxed);
         }
@@ -301,6 +302,10 @@ mod tests {
         state.note_taken(64_000);
         let granted = (5..).take_while(|now| gate.ask(&marks, &state, far, *now).is_some()).count();
         assert_eq!(granted, 42, "what was taken at once makes up for as many segments");
+        state.note_taken(6_000);
+        assert!((5..8).all(|now| gate.ask(&marks, &state, 0, now) == Some(Grant::Room)));
+        let granted = (8..).take_while(|now| gate.ask(&marks, &state, far, *now).is_some()).count();
+        assert_eq!(granted, 1, "files that are written again are among them");
         assert_eq!(gate.ask(&marks, &state, marks.full, 50), Some(Grant::Room));
         state.note_taken(1_499);
         assert_eq!(gate.ask(&marks, &state, far, 51), None, "what was taken while there was room is in it");

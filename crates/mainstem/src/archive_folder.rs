@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use journal::disk::{File, IoMode, RealStorage, SECTOR, Storage};
 use journal::{ArchiveStore, Put};
@@ -26,7 +25,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use parking_lot::Mutex;
 
 use crate::archive_lock::OwnObjects;
-use crate::data_folder::{create_private, unless_missing};
+use crate::data_folder::create_private;
 
 /// Objects in a folder of the machine.
 pub struct FolderArchive {
@@ -37,6 +36,8 @@ pub struct FolderArchive {
     owned: Mutex<Vec<OwnObjects>>,
     /// Folders of journals that were there once.
     seen: Mutex<HashSet<PathBuf>>,
+    /// Folders in which others were made that are not durable yet.
+    unsynced: Mutex<BTreeSet<PathBuf>>,
 }
 
 /// Its name and its bytes.
@@ -100,6 +101,7 @@ impl FolderArchive {
             reading: RealStorage::reading(folder, mode),
             owned: Mutex::default(),
             seen: Mutex::default(),
+            unsynced: Mutex::default(),
         })
     }
 
@@ -112,30 +114,35 @@ impl FolderArchive {
         let objects = self.folder.join(journal);
         if objects.is_dir() {
             self.seen.lock().insert(objects.clone());
+            // Who made folders in them may have died before they were durable.
+            self.unsynced.lock().extend([self.folder.clone(), objects.clone()]);
         }
-        unless_missing(remove_unfinished(&objects, &|file| std::fs::remove_file(file)))
-            .with_context(|| objects.display().to_string())?;
+        remove_unfinished(&objects, &|file| std::fs::remove_file(file));
         self.owned.lock().push(owned);
         Ok(())
     }
 
     /// Creates folders of objects, durably; those that cannot be, and why.
     fn create_folders<'p>(&self, folders: &BTreeSet<&'p Path>) -> BTreeMap<&'p Path, io::Error> {
-        let (mut changed, mut failed) = (BTreeSet::new(), BTreeMap::new());
+        let (mut unsynced, mut failed) = (self.unsynced.lock(), BTreeMap::new());
         for folder in folders {
-            if let Err(error) = self.create_folder(folder, &mut changed) {
+            if let Err(error) = self.create_folder(folder, &mut unsynced) {
                 failed.insert(*folder, error);
             }
         }
-        for folder in changed {
-            if let Err(error) = sync(folder) {
-                failed.extend(folders.iter().map(|folder| (*folder, again(&error))));
+        unsynced.retain(|changed| match sync(changed) {
+            Ok(()) => false,
+            Err(error) => {
+                let below = folders.iter().filter(|folder| folder.starts_with(changed));
+                failed.extend(below.map(|folder| (*folder, named(changed, &error))));
+                // One that is gone has nothing in it.
+                !is_missing(&error)
             }
-        }
+        });
         failed
     }
 
-    fn create_folder<'p>(&self, folder: &'p Path, changed: &mut BTreeSet<&'p Path>) -> io::Result<()> {
+    fn create_folder(&self, folder: &Path, changed: &mut BTreeSet<PathBuf>) -> io::Result<()> {
         let missing: Vec<&Path> =
             folder.ancestors().take_while(|folder| *folder != self.folder && !folder.is_dir()).collect();
         let mut seen = self.seen.lock();
@@ -149,7 +156,7 @@ impl FolderArchive {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(named(folder, &error)),
                 _ => {}
             }
-            changed.extend(folder.parent());
+            changed.extend(folder.parent().map(Path::to_owned));
         }
         // That of a journal: it stays as long as there is an archive.
         seen.extend(folder.ancestors().find(|one| one.parent() == Some(&*self.folder)).map(Path::to_owned));
@@ -311,20 +318,32 @@ fn at_once<T: Sync>(threads: usize, all: &[T], work: impl Fn(&T) -> io::Result<(
     done.into_inner().0
 }
 
-/// An object is written beside its name, with a `#` and a number behind it, and renamed. What cannot be removed is in nobody's way: it is told, and left.
-fn remove_unfinished(folder: &Path, remove: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if entry.file_type()?.is_dir() {
-            remove_unfinished(&entry.path(), remove)?;
-        } else if name.to_string_lossy().rsplit_once('#').is_some_and(|(_, number)| number.parse::<u32>().is_ok())
-            && let Err(error) = remove(&entry.path())
+/// An object is written beside its name, with a `#` and a number behind it, and renamed. What cannot be removed, or looked into, is in nobody's way: it is
+/// told, and left.
+fn remove_unfinished(folder: &Path, remove: &dyn Fn(&Path) -> io::Result<()>) {
+    let told = |path: &Path, error: io::Error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            tracing::warn!(%error, path = %path.display(), "what unfinished writes have left in the archive cannot be removed");
+        }
+    };
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) => return told(folder, error),
+    };
+    for entry in entries {
+        let (path, kind) = match entry.and_then(|entry| Ok((entry.path(), entry.file_type()?))) {
+            Ok(found) => found,
+            Err(error) => return told(folder, error),
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if kind.is_dir() {
+            remove_unfinished(&path, remove);
+        } else if name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u32>().is_ok())
+            && let Err(error) = remove(&path)
         {
-            tracing::warn!(%error, file = %entry.path().display(), "what an unfinished write has left in the archive cannot be removed");
+            told(&path, error);
         }
     }
-    Ok(())
 }
 
 /// Objects of a folder that nothing is changed of: a broker may have it, or the disk may not let itself be written any more.
@@ -559,7 +578,7 @@ mod tests {
             true => Err(io::ErrorKind::PermissionDenied.into()),
             false => std::fs::remove_file(file),
         };
-        remove_unfinished(folder.path(), &remove).expect("it is told, and no more");
+        remove_unfinished(folder.path(), &remove);
         let mut left: Vec<_> = [folder.path().to_owned(), folder.path().join("7")]
             .iter()
             .flat_map(|folder| std::fs::read_dir(folder).expect("a folder"))

@@ -13,7 +13,7 @@
 //!
 //! Source: RabbitMQ 4.3, `rabbit_queue_consumers`, `rabbit_limiter`, `rabbit_fifo`; asked of the real one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::QueueKind;
 use crate::ConsumerId;
@@ -105,7 +105,7 @@ impl Consumer {
 #[derive(Clone, Debug, Default)]
 struct Channel {
     /// Consumers and other holders.
-    members: Vec<ConsumerId>,
+    members: BTreeSet<ConsumerId>,
     /// In the order in which they were found to be blocked. As long as it is not suspended none of them has credit.
     blocked: Line,
     /// It cannot take anything until it says so.
@@ -255,7 +255,7 @@ impl Consumers {
                 ticket: 0,
             },
         );
-        self.channels.entry(channel).or_default().members.push(id);
+        self.channels.entry(channel).or_default().members.insert(id);
         if self.single {
             self.activate();
         } else {
@@ -289,7 +289,7 @@ impl Consumers {
     }
 
     /// All consumers of a channel go, and it is forgotten; tells who they were, with other holders, and who of them had records.
-    pub fn remove_channel(&mut self, channel: ChannelId) -> (Vec<ConsumerId>, BTreeMap<ConsumerId, u64>) {
+    pub fn remove_channel(&mut self, channel: ChannelId) -> (BTreeSet<ConsumerId>, BTreeMap<ConsumerId, u64>) {
         // Without it none of them is looked for among the others.
         let members = self.channels.remove(&channel).map(|one| one.members).unwrap_or_default();
         // None of them is to become active while the others go.
@@ -392,7 +392,7 @@ impl Consumers {
     /// A channel has got a record by asking for it.
     pub fn got(&mut self, channel: ChannelId, holder: ConsumerId) {
         self.all.entry(holder).or_insert_with(|| {
-            self.channels.entry(channel).or_default().members.push(holder);
+            self.channels.entry(channel).or_default().members.insert(holder);
             let (late, place) = (Vec::new(), Place::Holder);
             Consumer {
                 channel,
@@ -621,7 +621,7 @@ impl Consumers {
         let channel = consumer.channel;
         self.all.remove(&id);
         if let Some(found) = self.channels.get_mut(&channel) {
-            found.members.retain(|other| *other != id);
+            found.members.remove(&id);
             if found.members.is_empty() {
                 self.channels.remove(&channel);
             }

@@ -43,6 +43,8 @@ const REST_MAX: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_millis(100);
 /// After an error.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// Until a store is looked through again that could not be, in ms.
+const LIST_AGAIN_MS: i64 = 60_000;
 /// So many objects that could not be deleted, and still cannot, are tried at once; of so many it is logged.
 const FAILURES_MAX: usize = 16;
 /// A log that could not be compacted is left alone for so long, at least.
@@ -148,6 +150,8 @@ pub struct Archiver {
     counter: u32,
     /// Nothing that a crash left is in the store any more.
     tidy: bool,
+    /// Why the store could not be looked through, and when that was.
+    untidy: Option<(String, Timestamp)>,
     /// A log that is being compacted.
     pass: Option<compaction::Pass>,
     /// Logs that have been lately, or that failed; until when they are left alone.
@@ -157,6 +161,10 @@ pub struct Archiver {
     /// When no log was found that wants compaction.
     looked: Option<Timestamp>,
     failed: Option<String>,
+    /// Nothing more could be moved, as the store has no space: what it says.
+    full: Option<String>,
+    /// The journal had no room for the archive's records.
+    shut_out: bool,
     /// What was last told to be wrong.
     trouble: Option<String>,
 }
@@ -172,11 +180,14 @@ impl Archiver {
             refused: refused::Refused::default(),
             counter: 0,
             tidy: false,
+            untidy: None,
             pass: None,
             resting: HashMap::new(),
             compacted: HashMap::new(),
             looked: None,
             failed: None,
+            full: None,
+            shut_out: false,
             trouble: None,
         }
     }
@@ -261,9 +272,11 @@ impl Archiver {
 
     /// Tells those who look on what is wrong, when that has changed.
     fn tell_trouble(&mut self, error: Option<&ArchiverError>) {
-        let left = || Some(format!("{} cannot be deleted", self.undeleted.names.front()?));
+        let unlisted = || self.untidy.as_ref().map(|(error, _)| format!("the archive cannot be listed: {error}"));
+        let left = || self.undeleted.names.front().map(|name| format!("{name} cannot be deleted")).or_else(unlisted);
+        let failing = error.map(ToString::to_string).or_else(|| self.full.clone());
         let trouble =
-            error.map(|error| format!("archiving fails: {error}")).or_else(|| self.refused.told()).or_else(left);
+            failing.map(|error| format!("archiving fails: {error}")).or_else(|| self.refused.told()).or_else(left);
         if self.trouble != trouble {
             self.journal.set_archive_trouble(trouble.clone());
             self.trouble = trouble;
@@ -282,16 +295,32 @@ impl Archiver {
             return Ok(self.follow(pending, results));
         }
         if !self.tidy {
-            self.tidy_up()?;
+            self.tidy_up_if_due();
         }
         self.delete_retired();
         self.delete_undeleted();
         if self.delete_leftover() || self.delete_passed() {
             return Ok(Turn::Waiting);
         }
-        match self.move_beyond_window()? {
-            Turn::Idle => self.compact(),
-            turn => Ok(turn),
+        self.shut_out &= self.journal.lacks_segments();
+        if self.shut_out {
+            return Ok(Turn::Idle);
+        }
+        if self.full.is_some() && self.pass.is_some() {
+            // It gives back more than it takes.
+            return self.compact();
+        }
+        self.full = None;
+        match self.move_beyond_window() {
+            Ok(Turn::Idle) => self.compact(),
+            Err(error) if self.full.is_some() => {
+                self.found(Relief::Failing);
+                match self.compact()? {
+                    Turn::Idle => Err(error),
+                    turn => Ok(turn),
+                }
+            }
+            outcome => outcome,
         }
     }
 
@@ -315,6 +344,7 @@ impl Archiver {
             Some(AppendError::Stopped) => Turn::Idle,
             Some(error) => {
                 tracing::warn!(journal = self.journal.number(), %error, "the journal does not take the archive's records");
+                self.shut_out = error == AppendError::NoSegment;
                 self.settle_part(pending, &results);
                 Turn::Failed
             }
@@ -443,12 +473,35 @@ impl Archiver {
         }
     }
 
-    /// Deletes objects that no record names, which a crash left, and says which are missing. Before anything is made.
-    fn tidy_up(&mut self) -> Result<(), ArchiverError> {
+    /// A store that cannot be listed, as one folder of it cannot be read, takes objects all the same.
+    fn tidy_up_if_due(&mut self) {
+        let now = self.journal.now_ms();
+        // The clock may go back.
+        if self.untidy.as_ref().is_some_and(|(_, tried)| (*tried..tried.saturating_add(LIST_AGAIN_MS)).contains(&now)) {
+            return;
+        }
+        let before = self.untidy.take();
+        if let Err(error) = self.tidy_up() {
+            let error = error.to_string();
+            if before.is_none_or(|(told, _)| told != error) {
+                let journal = self.journal.number();
+                tracing::warn!(
+                    journal,
+                    error,
+                    "the archive cannot be listed: what a crash has left in it stays for now"
+                );
+            }
+            self.untidy = Some((error, now));
+        }
+    }
+
+    /// Deletes objects that no record names, which a crash left, and says which are missing. None is being made.
+    fn tidy_up(&mut self) -> Result<(), io::Error> {
         let uuid = self.journal.uuid();
         let found: BTreeSet<String> = self.journal.archive().store.list(&uuid.to_string())?.into_iter().collect();
         let leftover = self.journal.archive().take_leftover();
-        let mut known: BTreeSet<String> = leftover.iter().map(|object| object.name(uuid)).collect();
+        let mut known: BTreeSet<String> =
+            leftover.iter().chain(&self.retired).map(|object| object.name(uuid)).collect();
         self.journal.archive().leave(leftover);
         let mut missing = 0;
         for log in self.logs() {

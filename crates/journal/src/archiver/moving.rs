@@ -179,7 +179,10 @@ impl Archiver {
             self.refused.note(&stored.failed, stored.made.iter().map(|object| object.log), self.journal.now_ms());
         }
         if stored.made.is_empty() {
-            return Err(stored.error());
+            let is_full = stored.is_full;
+            let error = stored.error();
+            self.full = is_full.then(|| error.to_string());
+            return Err(error);
         }
         self.found(Relief::Likely);
         let made = stored.made;

@@ -11,9 +11,11 @@ use crate::journal::Journal;
 use crate::log::Log;
 
 /// From the second refusal on a log is left alone for this long, each time twice as long as before, …
-const REST_MS: i64 = 1_000;
+const REST_MS: i64 = 2_000;
 /// … and for this long at most.
 const REST_MAX_MS: i64 = 60_000;
+/// Then it is forgotten, if it was not tried again. A store that takes some of very many logs comes to those only when all others are known.
+const KEPT_MS: i64 = 3_600_000;
 
 struct Aside {
     times: u32,
@@ -32,9 +34,9 @@ impl Refused {
     pub fn note(&mut self, failed: &[(LogId, io::Error)], taken: impl Iterator<Item = LogId>, now: Timestamp) {
         for (log, error) in failed {
             let times = self.logs.get(log).map_or(0, |aside| aside.times) + 1;
-            let doubled = REST_MS.checked_shl(times - 1).unwrap_or(REST_MAX_MS).min(REST_MAX_MS);
             // The first refusal may be a chance.
-            let until = if times == 1 { now } else { now.saturating_add(doubled) };
+            let rest = if times == 1 { 0 } else { (REST_MS << (times - 2).min(16)).min(REST_MAX_MS) };
+            let until = now.saturating_add(rest);
             self.logs.insert(*log, Aside { times, until, error: format!("archive store: {error}") });
         }
         let failed: HashSet<LogId> = failed.iter().map(|(log, _)| *log).collect();
@@ -48,7 +50,7 @@ impl Refused {
     pub fn forget_what_is_gone(&mut self, journal: &Journal, now: Timestamp) {
         self.logs.retain(|log, aside| {
             let is_left = |log: Arc<Log>| log.start().max(log.archived_until()) < log.end();
-            now <= aside.until.saturating_add(REST_MAX_MS) && journal.log(*log).is_some_and(is_left)
+            now <= aside.until.saturating_add(KEPT_MS) && journal.log(*log).is_some_and(is_left)
         });
     }
 
@@ -81,5 +83,26 @@ impl Refused {
             0 => format!("nothing of {log} can be archived: {}", aside.error),
             others => format!("nothing of {log} and {others} others can be archived: {}", aside.error),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_left_alone_ever_longer_and_never_for_long() {
+        let (mut refused, mut now) = (Refused::default(), 1_000);
+        let mut rests = Vec::new();
+        for _ in 0..100 {
+            refused.note(&[(LogId(7), io::Error::other("no"))], std::iter::empty(), now);
+            let began = now;
+            while refused.is_aside(LogId(7), now) {
+                now += 1_000;
+            }
+            rests.push((now - began) / 1_000);
+        }
+        assert_eq!(rests[..8], [0, 2, 4, 8, 16, 32, 60, 60]);
+        assert!(rests[8..].iter().all(|rest| *rest == 60), "{rests:?}");
     }
 }

@@ -40,6 +40,7 @@ impl Journal {
         drop(prepared);
         *self.segment_error.lock() = None;
         self.lacks_segments.store(false, Ordering::Relaxed);
+        self.intake.set_turns_away(self.turns_away());
         self.intake.wake_always();
     }
 
@@ -48,8 +49,14 @@ impl Journal {
         *self.segment_error.lock() = Some(reason);
         let is_late = self.waited_for_segment().is_some_and(|waited| waited >= SEGMENT_LATE_MS);
         if is_late && !self.lacks_segments.swap(true, Ordering::Relaxed) {
+            self.intake.set_turns_away(true);
             self.intake.wake_always();
         }
+    }
+
+    /// Is data that would wait refused, and given back to who keeps it?
+    pub(crate) fn turns_away(&self) -> bool {
+        self.is_disk_full() || self.lacks_segments()
     }
 
     /// Is what finds no room to be refused, although the disk is not full?
@@ -103,6 +110,7 @@ impl Journal {
         if self.disk_full.swap(full, Ordering::SeqCst) != full {
             self.reserve_used.store(false, Ordering::Relaxed);
             self.reserve_spent.store(false, Ordering::Relaxed);
+            self.intake.set_turns_away(self.turns_away());
             if full {
                 tracing::error!(
                     journal = self.number(),

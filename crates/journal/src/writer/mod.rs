@@ -193,7 +193,7 @@ impl<S: Submitter> Writer<S> {
 
     /// Whoever was refused because the disk was full, while little waited, may try again.
     fn tell_of_space(&mut self) {
-        if self.journal.intake().has_refused() && !self.journal.is_disk_full() {
+        if self.journal.intake().has_refused() && !self.journal.turns_away() {
             self.release_queue(0);
         }
     }

@@ -2,7 +2,7 @@
 //! before; restarts, leftovers of crashes, damage.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -174,6 +174,55 @@ fn leftovers_go_and_what_is_missing_is_said() {
     wait_for("the leftover is deleted", || !is_there(&orphan));
     assert!(is_there(&foreign) && is_there(&moved), "what is no object of this journal is not touched");
     assert_eq!(read_all(&node.journal, &node.log(1), VALUE_BYTES), node.log(1).end());
+    node.close();
+}
+
+/// As where one folder of it cannot be read.
+#[derive(Default)]
+struct Unlisted {
+    objects: MemoryArchive,
+    lists: AtomicBool,
+}
+
+impl ArchiveStore for Unlisted {
+    fn put(&self, name: &str, bytes: bytes::Bytes) -> io::Result<()> {
+        self.objects.put(name, bytes)
+    }
+    fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.objects.read_at(name, position, into)
+    }
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        if self.lists.load(Ordering::SeqCst) {
+            self.objects.list(prefix)
+        } else {
+            Err(io::ErrorKind::PermissionDenied.into())
+        }
+    }
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.objects.delete(name)
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_listed_takes_objects_and_is_tidied_up_when_it_can() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive: Arc<Unlisted> = Arc::default();
+    let node =
+        Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
+    let log = node.log(1);
+    fill(&node, &[&log], 200);
+    within_window(&node);
+    assert!(node.journal.archive_trouble().is_some_and(|told| told.contains("listed")), "it is told");
+    let objects = archive.objects.lengths();
+    let (first, length) = &objects[0];
+    let orphan = first.rsplit_once('-').map(|(name, _)| format!("{name}-00000000000000ff")).expect("a name");
+    archive.put(&orphan, bytes::Bytes::from(vec![7; *length])).expect("put");
+    archive.lists.store(true, Ordering::SeqCst);
+    node.clock.advance(61_000);
+    fill(&node, &[&log], 100);
+    wait_for("the leftover is deleted", || archive.objects.lengths().iter().all(|(name, _)| *name != orphan));
+    wait_for("nothing is told any more", || node.journal.archive_trouble().is_none());
+    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), log.end());
     node.close();
 }
 

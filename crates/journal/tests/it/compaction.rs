@@ -2,6 +2,7 @@
 //! written; nothing else is lost, nothing that was aborted is left; tombstones, transactions, little memory, restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -426,6 +427,52 @@ fn what_is_young_or_little_or_open_is_left_alone() {
     settle(&node, &[&models[3].log]);
     assert!(models[3].log.archived_until() > open_from);
     check(&node, &models[3], 5_000);
+    node.close();
+}
+
+/// It takes so many bytes.
+struct Bounded {
+    objects: MemoryArchive,
+    bytes: usize,
+}
+
+impl ArchiveStore for Bounded {
+    fn put(&self, name: &str, bytes: Bytes) -> io::Result<()> {
+        let taken: usize = self.objects.lengths().iter().map(|(_, length)| length).sum();
+        if taken + bytes.len() > self.bytes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.objects.put(name, bytes)
+    }
+    fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.objects.read_at(name, position, into)
+    }
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.objects.list(prefix)
+    }
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.objects.delete(name)
+    }
+}
+
+#[test]
+fn an_archive_without_space_is_compacted_and_has_some_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Arc::new(Bounded { objects: MemoryArchive::default(), bytes: 4 << 20 });
+    let config = JournalConfig { window_bytes: Some(6 << 20), ..config() };
+    let node = Node::open_storing(folder.path(), archive, config).expect("it opens");
+    let (mut random, mut model) = (Random(11), Model::new(node.log(1)));
+    let began = Instant::now();
+    while node.journal.archive_trouble().is_none() {
+        assert!(began.elapsed() < Duration::from_secs(120), "the archive fills");
+        (0..100).for_each(|_| model.write(&node, &mut random, 50, None));
+    }
+    model.log.set_compaction(Some(eager()));
+    while node.journal.archive_trouble().is_some() || node.journal.file_bytes() > 6 << 20 {
+        assert!(began.elapsed() < Duration::from_secs(120), "{:?}", node.journal.archive_trouble());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    check(&node, &model, 5_000);
     node.close();
 }
 

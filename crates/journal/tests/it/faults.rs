@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use journal::disk::{Completion, File, IoMode, RealStorage, Storage, Submitter, Wait, Waker, WriteOp, submitter};
-use journal::{AppendError, AppendItem, Appended, JournalStatus, Log};
+use journal::{Append, AppendError, AppendItem, Appended, JournalStatus, Log, ReplyTo};
 use record::{BatchBuilder, BatchHeader, Marker};
-use types::{Durability, LogId, Offset};
+use types::{ConnectionId, Durability, LogId, Offset, ShardId};
 
-use crate::node::{Node, read_all, small};
+use crate::node::{Node, batch, read_all, small};
 
 const VALUE_BYTES: usize = 1000;
 /// More than is written with `RWF_DSYNC`: such commits wait for a flush.
@@ -356,6 +356,49 @@ fn a_journal_that_can_make_no_segment_answers_in_time() {
     }
     assert_eq!(node.journal.status(), JournalStatus::Running);
     assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), log.end());
+    node.close();
+}
+
+/// However much waits of those who keep what is refused, the others are answered; and those hear of it when there is room.
+#[test]
+fn what_waits_keeps_no_answer_from_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, faults) = open(folder.path());
+    let log = node.log(1);
+    node.append_batch(&log, 1, VALUE_BYTES).expect("the first segment is there");
+    faults.folder.store(true, Ordering::SeqCst);
+    let bytes = batch(LogId(1), log.end(), 20, VALUE_BYTES);
+    let header = BatchHeader::parse(&bytes).expect("a valid batch");
+    let waits = |number: u64| {
+        let (log, bytes, header) = (Arc::clone(&log), bytes.clone(), header.clone());
+        let items = vec![AppendItem::Batch { log, bytes, header, gate: None }];
+        let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(7), token: number | 1 << 40 };
+        node.journal.append_when_possible(Append { to, items, acknowledge: true }, false).is_err()
+    };
+    let began = Instant::now();
+    let (mut number, mut refused) = (0, 0);
+    // Until nothing more of that kind is taken, however long it is waited.
+    while refused < 100 {
+        assert!(began.elapsed() < Duration::from_secs(120), "it fills");
+        if waits(number) {
+            refused += 1;
+            std::thread::sleep(Duration::from_millis(2));
+        } else {
+            (number, refused) = (number + 1, 0);
+        }
+    }
+    node.clock.advance_waits(11_000);
+    // Longer than what counts as little.
+    assert_eq!(node.append_batch(&log, LONG_BATCH, VALUE_BYTES), Err(AppendError::NoSegment));
+    faults.folder.store(false, Ordering::SeqCst);
+    while node.append_batch(&log, LONG_BATCH, VALUE_BYTES).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(120), "it goes on");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    while log.end().0 < number * 20 {
+        assert!(began.elapsed() < Duration::from_secs(120), "what waited is there");
+        std::thread::sleep(Duration::from_millis(2));
+    }
     node.close();
 }
 

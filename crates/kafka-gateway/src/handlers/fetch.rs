@@ -213,11 +213,13 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             sessions.remove(session_id);
             return fail(ErrorCode::FetchSessionIdNotFound);
         }
-        if held.found != found {
+        let changed = held.found != found;
+        if changed {
             held.found = found;
             find_logs(&mut held.wanted, by_id, broker);
         }
-        if held.judged != judged {
+        // What has a name now may be a queue.
+        if changed || held.judged != judged {
             held.judged = judged;
             judge(&mut held.wanted, by_id, broker, &asking);
         }

@@ -9,7 +9,7 @@ use kafka_wire::describe_groups::{
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{NO_ROOM, Outcome, control, once};
-use crate::access::{Asking, HIDDEN};
+use crate::access::Asking;
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_group;
 use crate::session::Context;
@@ -86,7 +86,7 @@ fn hide(asking: &Asking<'_>, group: &mut DescribedGroup) {
         return;
     }
     let asking = asking.quietly();
-    let is_hidden = |topic: &String| asking.check_topic(AclOperation::Describe, topic) == Err(HIDDEN);
+    let is_hidden = |topic: &String| asking.check_queue(AclOperation::Describe, topic).is_err();
     let tells = |member: &DescribedGroupMember| {
         subscribed_topics(&member.member_metadata).iter().any(is_hidden)
             || assigned_partitions(&member.member_assignment).iter().any(|(topic, _)| is_hidden(topic))

@@ -204,6 +204,31 @@ fn a_deletion_is_judged_when_it_is_carried_out() {
     }
 }
 
+/// A fetch session names what is not there yet; when it is, it may be a queue.
+#[test]
+fn a_session_does_not_read_a_queue_that_came_after_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = start(folder.path(), &[]);
+    add(&node, "CN=root", None);
+    add(&node, "CN=eve", None);
+    let [eve, root] = ["CN=eve", "CN=root"].map(|name| connect(&mut node, Some(name)));
+    let wants = kafka_wire::fetch::FetchRequest { session_epoch: 0, ..wants("shop~late", &[(0, 0)]) };
+    let sessions = [eve, root].map(|client| node.fetch(client, &wants).session_id);
+    let vhost = node.broker().vhosts().get("shop").expect("it is there");
+    let name = Name::new(b"late").expect("a short name");
+    let wish =
+        QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
+    assert_eq!(produce(&mut node, root, "shop~late"), 0);
+    let found = [(eve, sessions[0]), (root, sessions[1])].map(|(client, session_id)| {
+        let request = kafka_wire::fetch::FetchRequest { session_id, session_epoch: 1, ..crate::node::wants_news() };
+        partitions(&node.fetch(client, &request))
+    });
+    assert_eq!(found[0], [(0, ABSENT, 0)]);
+    assert!(found[1].len() == 1 && found[1][0].1 == 0 && found[1][0].2 > 0, "{found:?}");
+    node.stop();
+}
+
 #[test]
 fn who_says_no_name_has_no_permissions_once_a_user_is_defined() {
     for (settings, allowed) in [
