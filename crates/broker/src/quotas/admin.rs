@@ -66,13 +66,13 @@ impl Broker {
         &self.quotas
     }
 
-    /// Changes quotas, all of them or none. On the controller's thread.
-    ///
-    /// # Errors
-    /// `TooMany`, `Full`, `Append`.
-    pub fn alter_quotas(&self, changes: &[QuotaChange]) -> Result<(), AlterQuotaError> {
+    /// What changes of quotas would make of whom, all of them or none.
+    fn quotas_after<'a>(
+        &self,
+        changes: &'a [QuotaChange],
+    ) -> Result<BTreeMap<&'a QuotaEntity, QuotaValues>, AlterQuotaError> {
         let mut after: BTreeMap<&QuotaEntity, QuotaValues> = BTreeMap::new();
-        let (mut items, mut changed) = (Vec::new(), 0);
+        let mut changed = 0;
         let count = {
             let configured = self.quotas.configured.read();
             for QuotaChange { entity, values } in changes {
@@ -95,10 +95,28 @@ impl Broker {
         if count > ENTITIES_MAX {
             return Err(AlterQuotaError::Full);
         }
-        for (entity, values) in &after {
+        Ok(after)
+    }
+
+    /// Whether these changes could be made, if there is room for their records.
+    ///
+    /// # Errors
+    /// `TooMany`, `Full`.
+    pub fn check_quotas(&self, changes: &[QuotaChange]) -> Result<(), AlterQuotaError> {
+        self.quotas_after(changes).map(drop)
+    }
+
+    /// Changes quotas, all of them or none. On the controller's thread.
+    ///
+    /// # Errors
+    /// `TooMany`, `Full`, `Append`.
+    pub fn alter_quotas(&self, changes: &[QuotaChange]) -> Result<(), AlterQuotaError> {
+        let after = self.quotas_after(changes)?;
+        let item = |(entity, values): (&&QuotaEntity, &QuotaValues)| {
             let value = (!values.is_empty()).then(|| record::encode(values));
-            items.push(AppendItem::State { key: record::key(entity), value });
-        }
+            AppendItem::State { key: record::key(entity), value }
+        };
+        let items: Vec<AppendItem> = after.iter().map(item).collect();
         if items.is_empty() {
             return Ok(());
         }

@@ -134,13 +134,16 @@ fn all(entries: &[AlteredEntry], code: ErrorCode, message: &Str) -> AlterClientQ
     AlterClientQuotasResponse { entries, ..Default::default() }
 }
 
-/// Changes that can be made, in their order; an outcome for each. They are written together; where there is no room for all of them, in halves.
-fn make(broker: &Broker, changes: &[QuotaChange]) -> Vec<Result<(), AlterQuotaError>> {
-    match broker.alter_quotas(changes) {
+/// Changes that can be made, in their order; an outcome for each. They are made, or looked at, together; where there is no room for all of them, in halves.
+fn make(
+    changes: &[QuotaChange],
+    how: &dyn Fn(&[QuotaChange]) -> Result<(), AlterQuotaError>,
+) -> Vec<Result<(), AlterQuotaError>> {
+    match how(changes) {
         Err(AlterQuotaError::Full) if changes.len() > 1 => {
             let (first, rest) = changes.split_at(changes.len() / 2);
-            let mut outcomes = make(broker, first);
-            outcomes.extend(make(broker, rest));
+            let mut outcomes = make(first, how);
+            outcomes.extend(make(rest, how));
             outcomes
         }
         outcome => vec![outcome; changes.len()],
@@ -150,9 +153,13 @@ fn make(broker: &Broker, changes: &[QuotaChange]) -> Vec<Result<(), AlterQuotaEr
 fn alter_all(broker: &Broker, entries: &[AlteredEntry], validate_only: bool) -> Vec<AlterOutcome> {
     let changes: Vec<Result<QuotaChange, InvalidQuota>> = entries.iter().map(change).collect();
     let good: Vec<QuotaChange> = changes.iter().flatten().cloned().collect();
-    let mut made = if validate_only { Vec::new() } else { make(broker, &good) }.into_iter();
+    let mut made = match validate_only {
+        true => make(&good, &|changes| broker.check_quotas(changes)),
+        false => make(&good, &|changes| broker.alter_quotas(changes)),
+    }
+    .into_iter();
     let of = |(entry, change): (&AlteredEntry, Result<QuotaChange, InvalidQuota>)| {
-        let done = change.map_err(AlterQuotaError::Invalid).and_then(|_| made.next().unwrap_or(Ok(())));
+        let done = change.map_err(AlterQuotaError::Invalid).and_then(|_| made.next().expect("an outcome for each"));
         outcome(
             entry,
             done.err().map(|error| {

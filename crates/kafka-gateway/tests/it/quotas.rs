@@ -258,8 +258,9 @@ fn a_request_changes_ten_thousand_quotas_and_no_more() {
     let client = node.connect();
     let mut change = |count: usize, ops: &[(&str, Option<f64>)]| {
         let named = |at: usize| entry(&[("client-id", Some(format!("c{at}").as_str()))], ops);
+        let told = alter(&mut node, client, (0..count).map(named).collect(), true);
         let mut codes = alter(&mut node, client, (0..count).map(named).collect(), false);
-        assert_eq!(codes.len(), count);
+        assert_eq!((codes.len(), &told), (count, &codes), "what would be said is said");
         codes.dedup();
         (codes, describe(&mut node, client, &[("client-id", 2, None)], false).1)
     };
