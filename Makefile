@@ -82,10 +82,12 @@ test-rust: test-format test-build
 # size counted records that were deleted, seed 22426 that it counted those of segments that were just rewritten twice, seed 64010 that `journal verify` took a chunk that a
 # start had cut off for one that goes on behind a damage, seed 300 that data waited beside short segments of which nothing was live,
 # seed 1710 that after refusals the archiver looked at so few segments that nothing in them could be archived, for good, seed 203249 that
-# `journal verify` missed a checkpoint that could not be replaced, and for which another file stands.
+# `journal verify` missed a checkpoint that could not be replaced, and for which another file stands, seed 301016 that records in a rewritten segment were not found after
+# a restart beside the file of one that had been dead between those it was made of, and could not be removed.
 test-sim:
 	$(SIM) --seeds 1 --start 300
 	$(SIM) --seeds 1 --start 203249
+	$(SIM) --seeds 1 --start 301016
 	$(SIM) --seeds 400 --start 1600
 	$(SIM) --seeds 100 --start 22400
 	$(SIM) --seeds 100 --start 63950

@@ -43,6 +43,8 @@ const REST_MAX: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_millis(100);
 /// After an error.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// After one that is about logs of which it was not known.
+const AFTER_REFUSAL: Duration = Duration::from_millis(100);
 /// Until a store is looked through again that could not be, in ms.
 const LIST_AGAIN_MS: i64 = 60_000;
 /// So many objects that could not be deleted, and still cannot, are tried at once; of so many it is logged.
@@ -161,6 +163,10 @@ pub struct Archiver {
     /// When no log was found that wants compaction.
     looked: Option<Timestamp>,
     failed: Option<String>,
+    /// Of what was put last nothing was stored.
+    nothing_stored: bool,
+    /// Some of the logs of which the store takes nothing are known only now: others may be next.
+    refused_more: bool,
     /// Nothing more could be moved, as the store has no space: what it says.
     full: Option<String>,
     /// The journal had no room for the archive's records.
@@ -186,6 +192,8 @@ impl Archiver {
             compacted: HashMap::new(),
             looked: None,
             failed: None,
+            nothing_stored: false,
+            refused_more: false,
             full: None,
             shut_out: false,
             trouble: None,
@@ -233,7 +241,7 @@ impl Archiver {
                     Duration::ZERO
                 }
                 Turn::Failed => {
-                    std::thread::sleep(AFTER_ERROR);
+                    std::thread::sleep(if self.refused_more { AFTER_REFUSAL } else { AFTER_ERROR });
                     Duration::ZERO
                 }
             };
@@ -310,7 +318,7 @@ impl Archiver {
             // It gives back more than it takes.
             return self.compact();
         }
-        self.full = None;
+        (self.full, self.refused_more) = (None, false);
         match self.move_beyond_window() {
             Ok(Turn::Idle) => self.compact(),
             Err(error) if self.full.is_some() => {

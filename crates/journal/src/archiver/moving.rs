@@ -38,6 +38,9 @@ const BESIDE_SHARE: u64 = 4;
 /// … or nobody has, in all of the window, or a segment is waited for: then this part of it is.
 const LEAST_SHARE: u64 = 16;
 
+/// While nothing can be stored so many logs are tried at once, each with this part of an object at most.
+const TRIED_SHARE: u64 = 16;
+
 /// Of so many segments as many as are looked at next, where there are to be fewer: what is live in them is counted anew each time.
 const fn fewer_than(segments: usize) -> usize {
     segments - segments.div_ceil(8)
@@ -52,7 +55,10 @@ struct Candidate {
 
 /// What is live in some segments.
 struct Live {
+    /// That with the most first.
     logs: Vec<Candidate>,
+    /// The one that is tried again of those of which the store takes nothing. What it has says nothing of what is enough.
+    again: Option<Candidate>,
     /// There is more, which is left to retention.
     left: bool,
     /// There is more, of a log that is being compacted.
@@ -150,12 +156,12 @@ impl Archiver {
         }
         live.logs.retain(|candidate| candidate.bytes >= enough);
         self.journal.window().set_emptied_below(if hurried { self.emptied_below(&victims, &live)? } else { 0 });
-        let worth = self.refused.in_turn(live.logs, |candidate| candidate.log.id());
+        // Last: if the first ones fail it may be of no use to try more.
+        let worth = live.logs.into_iter().chain(live.again).collect();
         // A segment that somebody holds is not written again.
         drop((sealed, victims));
         let passed_over = self.passed_over.len();
         let mut objects = self.gather(worth)?;
-        // If the first ones fail it may be of no use to try more.
         objects.sort_by_key(|(log, _)| self.refused.has(log.id()));
         if self.passed_over.len() > passed_over {
             return Ok(Turn::Idle);
@@ -176,8 +182,10 @@ impl Archiver {
         };
         let stored = self.put(objects.into_iter().map(with_aborted).collect(), false);
         if !stored.is_full {
+            self.refused_more = stored.failed.iter().any(|(log, _)| !self.refused.has(*log));
             self.refused.note(&stored.failed, stored.made.iter().map(|object| object.log), self.journal.now_ms());
         }
+        self.nothing_stored = stored.made.is_empty();
         if stored.made.is_empty() {
             let is_full = stored.is_full;
             let error = stored.error();
@@ -223,6 +231,7 @@ impl Archiver {
         let now = self.journal.now_ms();
         let soon = self.journal.config().retention_check_ms.saturating_mul(2);
         let (mut left, mut compacting, mut refused) = (false, false, false);
+        let again = self.refused.next(now);
         let mut found: HashMap<LogId, Candidate> = HashMap::new();
         for index in victims {
             for row in index.rows()? {
@@ -234,7 +243,7 @@ impl Archiver {
                     left = true;
                     continue;
                 }
-                if self.refused.is_aside(row.log, now) {
+                if self.refused.has(row.log) && again != Some(row.log) {
                     refused = true;
                     continue;
                 }
@@ -256,9 +265,10 @@ impl Archiver {
                 candidate.until = row.next;
             }
         }
+        let again = again.and_then(|log| found.remove(&log));
         let mut logs: Vec<Candidate> = found.into_values().collect();
         logs.sort_by_key(|candidate| (std::cmp::Reverse(candidate.bytes), candidate.log.id()));
-        Ok(Live { logs, left, compacting, refused })
+        Ok(Live { logs, again, left, compacting, refused })
     }
 
     /// How much of a log is enough for an object, if `most` is what one has; `all`: of all sealed segments. The shorter of room the window is, the
@@ -303,6 +313,9 @@ impl Archiver {
     fn gather(&mut self, candidates: Vec<Candidate>) -> Result<Vec<(Arc<Log>, ObjectWriter)>, ArchiverError> {
         let object_bytes = self.journal.config().object_bytes;
         let mut room = self.room_at_once();
+        // While nothing can be stored little of many logs is tried.
+        let most = if self.nothing_stored { object_bytes / TRIED_SHARE } else { room };
+        room = room.min(most.saturating_mul(TRIED_SHARE));
         let mut logs: HashMap<LogId, (Arc<Log>, Vec<ObjectWriter>)> = HashMap::new();
         let (mut runs, mut tried) = (Vec::new(), Vec::new());
         for Candidate { log, until, .. } in candidates {
@@ -311,7 +324,7 @@ impl Archiver {
             }
             tried.push(log.id());
             // Of one that was refused it is tried with little.
-            let own = if self.refused.has(log.id()) { room.min(object_bytes) } else { room };
+            let own = if self.refused.has(log.id()) { room.min(object_bytes) } else { room.min(most) };
             match self.runs_of(&log, until, own) {
                 Ok((own, bytes)) => {
                     room = room.saturating_sub(bytes);

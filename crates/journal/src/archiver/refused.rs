@@ -14,7 +14,7 @@ use crate::log::Log;
 const REST_MS: i64 = 2_000;
 /// … and for this long at most.
 const REST_MAX_MS: i64 = 60_000;
-/// Then it is forgotten, if it was not tried again. A store that takes some of very many logs comes to those only when all others are known.
+/// Then it is forgotten, if it was not tried again: one is at a time, and none while there is no need.
 const KEPT_MS: i64 = 3_600_000;
 
 struct Aside {
@@ -59,21 +59,11 @@ impl Refused {
         self.logs.contains_key(&log)
     }
 
-    /// Is a log left alone now? The clock may go back.
-    pub fn is_aside(&self, log: LogId, now: Timestamp) -> bool {
-        self.logs.get(&log).is_some_and(|aside| (now + 1..=now.saturating_add(REST_MAX_MS)).contains(&aside.until))
-    }
-
-    /// In the same order, but for those that were refused: the one that has waited longest comes first, so that it has its turn however much the others
-    /// have, and the rest last.
-    pub fn in_turn<T>(&self, all: Vec<T>, log: impl Fn(&T) -> LogId) -> Vec<T> {
-        if self.logs.is_empty() {
-            return all;
-        }
-        let (mut before, others): (Vec<T>, Vec<T>) = all.into_iter().partition(|one| self.logs.contains_key(&log(one)));
-        before.sort_by_key(|one| self.logs.get(&log(one)).map_or(0, |aside| aside.until));
-        let rest = before.split_off(before.len().min(1));
-        before.into_iter().chain(others).chain(rest).collect()
+    /// The one that is tried again now, if its time has come: of those the one that has waited longest. The clock may go back.
+    pub fn next(&self, now: Timestamp) -> Option<LogId> {
+        let is_due = |aside: &Aside| !(now + 1..=now.saturating_add(REST_MAX_MS)).contains(&aside.until);
+        let due = self.logs.iter().filter(|(_, aside)| is_due(aside));
+        due.min_by_key(|(log, aside)| (aside.until, **log)).map(|(log, _)| *log)
     }
 
     /// What is wrong, in words.
@@ -97,7 +87,7 @@ mod tests {
         for _ in 0..100 {
             refused.note(&[(LogId(7), io::Error::other("no"))], std::iter::empty(), now);
             let began = now;
-            while refused.is_aside(LogId(7), now) {
+            while refused.next(now).is_none() {
                 now += 1_000;
             }
             rests.push((now - began) / 1_000);

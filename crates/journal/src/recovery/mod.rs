@@ -579,6 +579,10 @@ impl Replay {
             let row = segment.index.get().map_or(Ok(None), |index| index.row(log.id()))?;
             let mut inner = log.inner();
             held.into_iter().for_each(|replaced| inner.segments.remove(replaced));
+            // What lay between them was dead when they were put together; its file may be there still, and has nothing of what follows.
+            let last = replaces.iter().max().copied().unwrap_or(0);
+            let between: Vec<u64> = inner.segments.iter().filter(|held| *sequence < *held && *held < last).collect();
+            between.into_iter().for_each(|dead| inner.segments.remove(dead));
             if row.is_some() {
                 inner.segments.insert(*sequence);
             }
