@@ -311,7 +311,7 @@ impl Journal {
 
     /// Like [`Journal::append`], or with `here` like [`Journal::append_here`], for a caller who keeps what is refused for as long as that
     /// takes: while there is no space, or no segment, data is refused as well, or waits in the order of its connection; it never comes back as
-    /// `DiskFull` unless the journal is shut down.
+    /// `DiskFull` or `NoSegment` unless the journal is shut down.
     ///
     /// # Errors
     /// The append itself, when the queue or the disk is full or no segment can be made; `Space` follows.

@@ -66,7 +66,7 @@ impl Broker {
         &self.quotas
     }
 
-    /// What changes of quotas would make of whom, all of them or none.
+    /// The quotas that entities would have after these changes, those that would have others than now: all of the changes are made or none.
     fn quotas_after<'a>(
         &self,
         changes: &'a [QuotaChange],

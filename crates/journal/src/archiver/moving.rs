@@ -156,8 +156,8 @@ impl Archiver {
         }
         live.logs.retain(|candidate| candidate.bytes >= enough);
         self.journal.window().set_emptied_below(if hurried { self.emptied_below(&victims, &live)? } else { 0 });
-        // Last: if the first ones fail it may be of no use to try more.
-        let worth = live.logs.into_iter().chain(live.again).collect();
+        // There is room for the one that is tried again, whatever the others have; it is put last, as it may be of no use to try more behind it.
+        let worth = live.again.into_iter().chain(live.logs).collect();
         // A segment that somebody holds is not written again.
         drop((sealed, victims));
         let passed_over = self.passed_over.len();
@@ -324,7 +324,7 @@ impl Archiver {
             }
             tried.push(log.id());
             // Of one that was refused it is tried with little.
-            let own = if self.refused.has(log.id()) { room.min(object_bytes) } else { room.min(most) };
+            let own = room.min(if self.refused.has(log.id()) { object_bytes.min(most) } else { most });
             match self.runs_of(&log, until, own) {
                 Ok((own, bytes)) => {
                     room = room.saturating_sub(bytes);
