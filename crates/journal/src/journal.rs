@@ -317,7 +317,7 @@ impl Journal {
     /// The append itself, when the queue or the disk is full or no segment can be made; `Space` follows.
     pub fn append_when_possible(&self, append: Append, here: bool) -> Result<(), Append> {
         if self.turns_away() {
-            self.intake.refuse(append.to.shard);
+            self.intake.turn_away(append.to.shard);
             // Space may have come meanwhile, and then nobody would send `Space`.
             if self.turns_away() {
                 return Err(append);

@@ -63,12 +63,18 @@ pub(crate) struct Intake {
     queued_bytes: AtomicUsize,
     /// Data is not taken, or only where it finds room: who wants to hear of that need not wait for what waits.
     turns_away: AtomicBool,
-    /// Shards that were refused, as a bit set.
+    /// Shards that were refused because the queue was full, as a bit set …
     refused: AtomicU64,
+    /// … and those from which nothing was taken that would wait.
+    turned_away: AtomicU64,
     /// What the writer does: `AWAKE`, `WAITS` or `RESTS`.
     writer: AtomicU8,
     waker: OnceLock<Waker>,
     bell: Bell,
+}
+
+fn bit(shard: ShardId) -> u64 {
+    1 << (shard.0 % 64)
 }
 
 pub(crate) fn weight(append: &Append) -> usize {
@@ -82,6 +88,7 @@ impl Intake {
             queued_bytes: AtomicUsize::new(0),
             turns_away: AtomicBool::new(false),
             refused: AtomicU64::new(0),
+            turned_away: AtomicU64::new(0),
             writer: AtomicU8::new(AWAKE),
             waker: OnceLock::new(),
             bell: Bell::default(),
@@ -112,17 +119,22 @@ impl Intake {
 
     /// From now on data that finds no room is refused, or not any more.
     pub fn set_turns_away(&self, turns_away: bool) {
-        self.turns_away.store(turns_away, Ordering::Relaxed);
+        self.turns_away.store(turns_away, Ordering::SeqCst);
     }
 
-    /// Notes that a shard was refused, and is to be told of `Space`.
-    pub fn refuse(&self, shard: ShardId) {
-        self.refused.fetch_or(1 << (shard.0 % 64), Ordering::SeqCst);
+    /// Notes that nothing that would wait was taken from a shard: it is to be told of `Space` when that is over.
+    pub fn turn_away(&self, shard: ShardId) {
+        self.turned_away.fetch_or(bit(shard), Ordering::SeqCst);
     }
 
-    /// Is there a shard that was refused and has not been told of `Space`?
-    pub fn has_refused(&self) -> bool {
-        self.refused.load(Ordering::SeqCst) != 0
+    /// The shards that [`Intake::turn_away`] has noted, as a bit set, if there are any; they are noted no more.
+    pub fn take_turned_away(&self) -> u64 {
+        if self.turned_away.load(Ordering::SeqCst) == 0 { 0 } else { self.turned_away.swap(0, Ordering::SeqCst) }
+    }
+
+    /// The shards that were refused, as a bit set, however much is in the queue; they are noted no more.
+    pub fn take_refused(&self) -> u64 {
+        self.refused.swap(0, Ordering::SeqCst)
     }
 
     fn queue(&self, append: Append, when_full: WhenFull) -> Result<(), Append> {
@@ -135,17 +147,20 @@ impl Intake {
             _ if bytes > SMALL_REQUEST_BYTES => QUEUE_BYTES_MAX / 4 * 3,
             _ => QUEUE_BYTES_MAX,
         };
-        // What waits for space on the disk leaves room for those who are to hear that there is none, and they find some however much waits.
-        let limit = match when_full {
-            WhenFull::Wait if data => limit / 4 * 3,
-            WhenFull::Answer if data && self.turns_away.load(Ordering::Relaxed) => usize::MAX / 2,
-            _ => limit,
+        let enters = || {
+            // What waits for space on the disk leaves room for those who are to hear that there is none, and they find some however much waits.
+            let limit = match when_full {
+                WhenFull::Wait if data => limit / 4 * 3,
+                WhenFull::Answer if data && self.turns_away.load(Ordering::SeqCst) => usize::MAX / 2,
+                _ => limit,
+            };
+            let fits = |queued: usize| (queued == 0 || queued + bytes <= limit).then_some(queued + bytes);
+            self.queued_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
         };
-        let fits = |queued: usize| (queued == 0 || queued + bytes <= limit).then_some(queued + bytes);
-        if self.queued_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_err() {
-            self.refuse(append.to.shard);
-            // The writer may have emptied the queue meanwhile, and then nobody would send `Space`.
-            if self.queued_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_err() {
+        if !enters() {
+            self.refused.fetch_or(bit(append.to.shard), Ordering::SeqCst);
+            // The writer may have emptied the queue meanwhile, or turned others away, and then nobody would send `Space`.
+            if !enters() {
                 return Err(append);
             }
         }

@@ -453,8 +453,8 @@ impl Archiver {
             return Ok(());
         }
         self.journal.metrics().compaction_written_bytes.inc_by(object.batch_bytes());
-        // Whatever is left of it, it was dealt with.
-        let taken = object.batch_bytes() + 1;
+        // Whatever is left of it, it was dealt with; of what was in the archive before nothing lay in segments.
+        let taken = if replaces.is_empty() { object.batch_bytes() } else { 0 } + 1;
         let stored = self.put(vec![(object, kept_aborted)], true);
         if stored.made.is_empty() {
             return Err(stored.error());

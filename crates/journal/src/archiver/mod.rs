@@ -45,6 +45,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// After one that is about logs of which it was not known.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
+/// For so long what there is of a full store is left to the compaction that has begun, in ms: then it is looked whether more can be moved.
+const FULL_MS: u64 = 10_000;
 /// Until a store is looked through again that could not be, in ms.
 const LIST_AGAIN_MS: i64 = 60_000;
 /// So many objects that could not be deleted, and still cannot, are tried at once; of so many it is logged.
@@ -167,8 +169,8 @@ pub struct Archiver {
     nothing_stored: bool,
     /// Some of the logs of which the store takes nothing are known only now: others may be next.
     refused_more: bool,
-    /// Nothing more could be moved, as the store has no space: what it says.
-    full: Option<String>,
+    /// Nothing more could be moved, as the store has no space: what it says, and since when on the steady clock.
+    full: Option<(String, u64)>,
     /// The journal had no room for the archive's records.
     shut_out: bool,
     /// What was last told to be wrong.
@@ -282,7 +284,7 @@ impl Archiver {
     fn tell_trouble(&mut self, error: Option<&ArchiverError>) {
         let unlisted = || self.untidy.as_ref().map(|(error, _)| format!("the archive cannot be listed: {error}"));
         let left = || self.undeleted.names.front().map(|name| format!("{name} cannot be deleted")).or_else(unlisted);
-        let failing = error.map(ToString::to_string).or_else(|| self.full.clone());
+        let failing = error.map(ToString::to_string).or_else(|| self.full.as_ref().map(|(error, _)| error.clone()));
         let trouble =
             failing.map(|error| format!("archiving fails: {error}")).or_else(|| self.refused.told()).or_else(left);
         if self.trouble != trouble {
@@ -307,14 +309,15 @@ impl Archiver {
         }
         self.delete_retired();
         self.delete_undeleted();
-        if self.delete_leftover() || self.delete_passed() {
-            return Ok(Turn::Waiting);
-        }
         self.shut_out &= self.journal.lacks_segments();
         if self.shut_out {
             return Ok(Turn::Idle);
         }
-        if self.full.is_some() && self.pass.is_some() {
+        if self.delete_leftover() || self.delete_passed() {
+            return Ok(Turn::Waiting);
+        }
+        let is_full = |since: u64| self.journal.steady_ms().saturating_sub(since) < FULL_MS;
+        if self.full.as_ref().is_some_and(|(_, since)| is_full(*since)) && self.pass.is_some() {
             // It gives back more than it takes.
             return self.compact();
         }

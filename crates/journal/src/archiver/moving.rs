@@ -185,11 +185,12 @@ impl Archiver {
             self.refused_more = stored.failed.iter().any(|(log, _)| !self.refused.has(*log));
             self.refused.note(&stored.failed, stored.made.iter().map(|object| object.log), self.journal.now_ms());
         }
-        self.nothing_stored = stored.made.is_empty();
+        // On a full disk less would find room, which is what compaction needs.
+        self.nothing_stored = stored.made.is_empty() && !stored.is_full;
         if stored.made.is_empty() {
             let is_full = stored.is_full;
             let error = stored.error();
-            self.full = is_full.then(|| error.to_string());
+            self.full = is_full.then(|| (error.to_string(), self.journal.steady_ms()));
             return Err(error);
         }
         self.found(Relief::Likely);
@@ -231,7 +232,6 @@ impl Archiver {
         let now = self.journal.now_ms();
         let soon = self.journal.config().retention_check_ms.saturating_mul(2);
         let (mut left, mut compacting, mut refused) = (false, false, false);
-        let again = self.refused.next(now);
         let mut found: HashMap<LogId, Candidate> = HashMap::new();
         for index in victims {
             for row in index.rows()? {
@@ -243,12 +243,9 @@ impl Archiver {
                     left = true;
                     continue;
                 }
-                if self.refused.has(row.log) && again != Some(row.log) {
-                    refused = true;
-                    continue;
-                }
                 if self.pass.as_ref().is_some_and(|pass| pass.is_of(row.log)) {
-                    compacting = true;
+                    let is_refused = self.refused.has(row.log);
+                    (refused, compacting) = (refused || is_refused, compacting || !is_refused);
                     continue;
                 }
                 let expires = log
@@ -265,7 +262,12 @@ impl Archiver {
                 candidate.until = row.next;
             }
         }
-        let again = again.and_then(|log| found.remove(&log));
+        let again = self.refused.next(found.keys().copied(), now).and_then(|log| found.remove(&log));
+        found.retain(|log, _| {
+            let is_refused = self.refused.has(*log);
+            refused |= is_refused;
+            !is_refused
+        });
         let mut logs: Vec<Candidate> = found.into_values().collect();
         logs.sort_by_key(|candidate| (std::cmp::Reverse(candidate.bytes), candidate.log.id()));
         Ok(Live { logs, again, left, compacting, refused })

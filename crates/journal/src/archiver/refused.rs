@@ -59,11 +59,12 @@ impl Refused {
         self.logs.contains_key(&log)
     }
 
-    /// The one that is tried again now, if its time has come: of those the one that has waited longest. The clock may go back.
-    pub fn next(&self, now: Timestamp) -> Option<LogId> {
+    /// The one of these logs that is tried again now, if one was refused and its time has come: the one that has waited longest. The clock may go back.
+    pub fn next(&self, among: impl Iterator<Item = LogId>, now: Timestamp) -> Option<LogId> {
         let is_due = |aside: &Aside| !(now + 1..=now.saturating_add(REST_MAX_MS)).contains(&aside.until);
-        let due = self.logs.iter().filter(|(_, aside)| is_due(aside));
-        due.min_by_key(|(log, aside)| (aside.until, **log)).map(|(log, _)| *log)
+        let due =
+            among.filter_map(|log| self.logs.get(&log).filter(|aside| is_due(aside)).map(|aside| (aside.until, log)));
+        due.min().map(|(_, log)| log)
     }
 
     /// What is wrong, in words.
@@ -87,12 +88,24 @@ mod tests {
         for _ in 0..100 {
             refused.note(&[(LogId(7), io::Error::other("no"))], std::iter::empty(), now);
             let began = now;
-            while refused.next(now).is_none() {
+            while refused.next([LogId(7)].into_iter(), now).is_none() {
                 now += 1_000;
             }
             rests.push((now - began) / 1_000);
         }
         assert_eq!(rests[..8], [0, 2, 4, 8, 16, 32, 60, 60]);
         assert!(rests[8..].iter().all(|rest| *rest == 60), "{rests:?}");
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_tried_keeps_no_other_from_its_turn() {
+        let mut refused = Refused::default();
+        for log in 1..=3 {
+            refused.note(&[(LogId(log), io::Error::other("no"))], std::iter::empty(), 1_000 * log as i64);
+        }
+        let next = |among: &[u64]| refused.next(among.iter().map(|log| LogId(*log)), 10_000);
+        assert_eq!(next(&[3, 2, 1, 9]), Some(LogId(1)), "it has waited longest");
+        assert_eq!(next(&[3, 2, 9]), Some(LogId(2)));
+        assert_eq!(next(&[9]), None, "it was not refused");
     }
 }

@@ -119,6 +119,8 @@ pub struct Writer<S> {
     zeroed_bytes: u64,
     /// Data waits for the archive since.
     window_wait: Option<Instant>,
+    /// What finds no room is refused.
+    turns_away: bool,
     outbox: Vec<Vec<JournalEvent>>,
     stopped: bool,
     shutting_down: bool,
@@ -159,6 +161,7 @@ impl<S: Submitter> Writer<S> {
             zeroing: None,
             zeroed_bytes: 0,
             window_wait: None,
+            turns_away: false,
             outbox: Vec::new(),
             stopped: false,
             shutting_down: false,
@@ -191,10 +194,15 @@ impl<S: Submitter> Writer<S> {
         !(self.shutting_down && self.idle())
     }
 
-    /// Whoever was refused because the disk was full, while little waited, may try again.
+    /// From when on what finds no room is refused, those try again to whom the queue was full: they hear of it then. Afterwards those do that were turned
+    /// away.
     fn tell_of_space(&mut self) {
-        if self.journal.intake().has_refused() && !self.journal.turns_away() {
-            self.release_queue(0);
+        let turns_away = self.journal.turns_away();
+        let before = std::mem::replace(&mut self.turns_away, turns_away);
+        if turns_away && !before {
+            self.post_space(self.journal.intake().take_refused());
+        } else if !turns_away {
+            self.post_space(self.journal.intake().take_turned_away());
         }
     }
 
@@ -359,7 +367,13 @@ impl<S: Submitter> Writer<S> {
     }
 
     fn release_queue(&mut self, bytes: usize) {
-        let mut shards = self.journal.intake().leave(bytes);
+        if bytes > 0 {
+            self.post_space(self.journal.intake().leave(bytes));
+        }
+    }
+
+    /// To the shards of a bit set.
+    fn post_space(&mut self, mut shards: u64) {
         while shards != 0 {
             let shard = ShardId(shards.trailing_zeros() as u16);
             shards &= shards - 1;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -431,20 +432,38 @@ fn what_is_young_or_little_or_open_is_left_alone() {
 }
 
 /// It takes so many bytes.
+#[derive(Default)]
 struct Bounded {
     objects: MemoryArchive,
-    bytes: usize,
+    bytes: AtomicUsize,
+    /// How often it had no space.
+    full: AtomicUsize,
+    /// Until it answers a read.
+    read_ms: AtomicU64,
+    reads: AtomicUsize,
+}
+
+impl Bounded {
+    fn of(bytes: usize) -> Arc<Self> {
+        Arc::new(Self { bytes: AtomicUsize::new(bytes), ..Self::default() })
+    }
+
+    fn taken(&self) -> usize {
+        self.objects.lengths().iter().map(|(_, length)| length).sum()
+    }
 }
 
 impl ArchiveStore for Bounded {
     fn put(&self, name: &str, bytes: Bytes) -> io::Result<()> {
-        let taken: usize = self.objects.lengths().iter().map(|(_, length)| length).sum();
-        if taken + bytes.len() > self.bytes {
+        if self.taken() + bytes.len() > self.bytes.load(Ordering::Relaxed) {
+            self.full.fetch_add(1, Ordering::Relaxed);
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.objects.put(name, bytes)
     }
     fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(self.read_ms.load(Ordering::Relaxed)));
         self.objects.read_at(name, position, into)
     }
     fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
@@ -455,18 +474,78 @@ impl ArchiveStore for Bounded {
     }
 }
 
-#[test]
-fn an_archive_without_space_is_compacted_and_has_some_again() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let archive = Arc::new(Bounded { objects: MemoryArchive::default(), bytes: 4 << 20 });
+/// One log is written until the archive has no space; all that is beyond a window of 6 MiB waits for some.
+fn fill_archive(folder: &Path, archive: &Arc<Bounded>) -> (Node, Model) {
     let config = JournalConfig { window_bytes: Some(6 << 20), ..config() };
-    let node = Node::open_storing(folder.path(), archive, config).expect("it opens");
+    let archive = Arc::clone(archive) as Arc<dyn ArchiveStore>;
+    let node = Node::open_storing(folder, archive, config).expect("it opens");
     let (mut random, mut model) = (Random(11), Model::new(node.log(1)));
     let began = Instant::now();
     while node.journal.archive_trouble().is_none() {
         assert!(began.elapsed() < Duration::from_secs(120), "the archive fills");
         (0..100).for_each(|_| model.write(&node, &mut random, 50, None));
     }
+    (node, model)
+}
+
+/// It needs that itself.
+#[test]
+fn the_last_of_a_full_archive_is_left_to_compaction() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Bounded::of(4 << 20);
+    let (node, model) = fill_archive(folder.path(), &archive);
+    let began = Instant::now();
+    let wait = || {
+        let before = archive.full.load(Ordering::Relaxed);
+        while archive.full.load(Ordering::Relaxed) < before + 3 {
+            assert!(began.elapsed() < Duration::from_secs(120), "it is tried again");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    wait();
+    let taken = archive.taken();
+    wait();
+    assert_eq!(archive.taken(), taken);
+    check(&node, &model, 5_000);
+    node.close();
+}
+
+/// The compaction that began before takes longer than that.
+#[test]
+fn an_archive_that_gets_more_space_takes_more_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Bounded::of(4 << 20);
+    let (node, model) = fill_archive(folder.path(), &archive);
+    let began = Instant::now();
+    let wait = |what: &str, so: &dyn Fn() -> bool| {
+        while !so() {
+            assert!(began.elapsed() < Duration::from_secs(120), "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    // Of another log something waits, too.
+    let (mut random, mut other) = (Random(5), Model::new(node.log(2)));
+    (0..2_000).for_each(|_| other.write(&node, &mut random, 50, None));
+    archive.read_ms.store(200, Ordering::Relaxed);
+    model.log.set_compaction(Some(eager()));
+    let reads = archive.reads.load(Ordering::Relaxed);
+    wait("compaction begins", &|| archive.reads.load(Ordering::Relaxed) > reads + 1);
+    archive.bytes.store(usize::MAX, Ordering::Relaxed);
+    let until = other.log.archived_until();
+    node.clock.advance_waits(11_000);
+    wait("more is archived", &|| other.log.archived_until() > until);
+    assert_eq!(node.journal.metrics().compaction_passes.get(), 0, "before compaction has ended");
+    archive.read_ms.store(0, Ordering::Relaxed);
+    check(&node, &model, 5_000);
+    node.close();
+}
+
+#[test]
+fn an_archive_without_space_is_compacted_and_has_some_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Bounded::of(4 << 20);
+    let (node, model) = fill_archive(folder.path(), &archive);
+    let began = Instant::now();
     model.log.set_compaction(Some(eager()));
     while node.journal.archive_trouble().is_some() || node.journal.file_bytes() > 6 << 20 {
         assert!(began.elapsed() < Duration::from_secs(120), "{:?}", node.journal.archive_trouble());

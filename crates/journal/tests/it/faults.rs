@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use journal::disk::{Completion, File, IoMode, RealStorage, Storage, Submitter, Wait, Waker, WriteOp, submitter};
-use journal::{Append, AppendError, AppendItem, Appended, JournalStatus, Log, ReplyTo};
+use journal::{Append, AppendError, AppendItem, Appended, EventSink, JournalEvent, JournalStatus, Log, ReplyTo};
 use record::{BatchBuilder, BatchHeader, Marker};
 use types::{ConnectionId, Durability, LogId, Offset, ShardId};
 
@@ -359,6 +359,19 @@ fn a_journal_that_can_make_no_segment_answers_in_time() {
     node.close();
 }
 
+const OTHER: ShardId = ShardId(5);
+
+/// How often it was told that there is space.
+#[derive(Default)]
+struct Spaces(AtomicUsize);
+
+impl EventSink for Spaces {
+    fn deliver(&self, events: &mut Vec<JournalEvent>) {
+        let spaces = events.drain(..).filter(|event| matches!(event, JournalEvent::Space)).count();
+        self.0.fetch_add(spaces, Ordering::SeqCst);
+    }
+}
+
 /// However much waits of those who keep what is refused, the others are answered; and those hear of it when there is room.
 #[test]
 fn what_waits_keeps_no_answer_from_others() {
@@ -387,9 +400,40 @@ fn what_waits_keeps_no_answer_from_others() {
             (number, refused) = (number + 1, 0);
         }
     }
+    // Somebody who wants an answer finds the queue full before anybody is refused for that.
+    let spaces = Arc::new(Spaces::default());
+    node.journal.add_sink(OTHER, Arc::clone(&spaces) as Arc<dyn EventSink>);
+    let asks = |token: u64, keeps: bool| {
+        let (log, bytes, header) = (Arc::clone(&log), bytes.clone(), header.clone());
+        let items = vec![AppendItem::Batch { log, bytes, header, gate: None }];
+        let to = ReplyTo { shard: OTHER, connection: ConnectionId(8), token };
+        let append = Append { to, items, acknowledge: true };
+        if keeps { node.journal.append_when_possible(append, false) } else { node.journal.append(append) }.is_ok()
+    };
+    let mut taken = 0;
+    while asks(taken, false) {
+        assert!(began.elapsed() < Duration::from_secs(120), "it fills");
+        taken += 1;
+    }
+    let heard = || spaces.0.load(Ordering::SeqCst);
+    let wait_for = |what: &str, count: usize| {
+        while heard() < count {
+            assert!(began.elapsed() < Duration::from_secs(120), "{what}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    assert_eq!(heard(), 0);
     node.clock.advance_waits(11_000);
+    wait_for("who was refused by a full queue hears that he may try again", 1);
+    assert!(asks(taken, false), "and is heard");
     // Longer than what counts as little.
     assert_eq!(node.append_batch(&log, LONG_BATCH, VALUE_BYTES), Err(AppendError::NoSegment));
+    // Nobody is told again and again to try what is not taken.
+    for _ in 0..50 {
+        assert!(!asks(taken, true));
+        assert_eq!(node.append_batch(&log, 1, VALUE_BYTES), Err(AppendError::NoSegment));
+    }
+    assert_eq!(heard(), 1);
     faults.folder.store(false, Ordering::SeqCst);
     while node.append_batch(&log, LONG_BATCH, VALUE_BYTES).is_err() {
         assert!(began.elapsed() < Duration::from_secs(120), "it goes on");
@@ -399,6 +443,7 @@ fn what_waits_keeps_no_answer_from_others() {
         assert!(began.elapsed() < Duration::from_secs(120), "what waited is there");
         std::thread::sleep(Duration::from_millis(2));
     }
+    wait_for("who was turned away hears of it", 2);
     node.close();
 }
 

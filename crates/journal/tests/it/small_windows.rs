@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use journal::{AppendItem, ArchiveStore, JournalConfig, Log, MemoryArchive, Put};
@@ -296,4 +296,47 @@ fn a_few_logs_are_archived_beside_very_many_that_are_refused() {
         drop(all);
         node.close();
     }
+}
+
+/// One of the refused logs has nothing left that could be moved: all of it is in the segment that is being written.
+#[test]
+fn a_refused_log_without_anything_to_move_keeps_no_other_from_its_turn() {
+    const LOGS: u64 = 3;
+    let folder = tempfile::tempdir().expect("a folder");
+    let tries: Arc<[AtomicUsize; LOGS as usize]> = Arc::default();
+    let counted = Arc::clone(&tries);
+    let refuses = move |name: &str| {
+        let log: usize = name.split('/').nth(1).and_then(|log| log.parse().ok()).expect("the name of an object");
+        counted[log - 1].fetch_add(1, Ordering::Relaxed);
+        true
+    };
+    let archive = Arc::new(Unreliable { objects: MemoryArchive::default(), refuses });
+    let config = JournalConfig {
+        window_bytes: Some(8 * SEGMENT),
+        segment_bytes: SEGMENT,
+        object_bytes: 64 << 10,
+        tail_bytes: 1 << 20,
+        ..small()
+    };
+    let node = Node::open_storing(folder.path(), archive, config).expect("it opens");
+    let all: Vec<_> = (0..LOGS).map(|id| node.log(id + 1)).collect();
+    fill(&node, &all, RECORDS / LOGS, 16 * SEGMENT);
+    let until = Instant::now() + Duration::from_secs(120);
+    let wait = |what: &str, so: &dyn Fn() -> bool| {
+        while !so() {
+            assert!(Instant::now() < until, "{what}: {:?}", node.journal.archive_trouble());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    wait("all are refused", &|| tries.iter().all(|tries| tries.load(Ordering::Relaxed) > 0));
+    node.trim(&all[0], all[0].end().0).expect("trimmed");
+    node.append_batch(&all[0], 1, VALUE_BYTES).expect("appended");
+    for _ in 0..4 {
+        let tried = || tries[1..].iter().map(|tries| tries.load(Ordering::Relaxed)).sum::<usize>();
+        let before = tried();
+        // Longer than any of them is left alone.
+        node.clock.advance(61_000);
+        wait("the others are tried again", &|| tried() > before);
+    }
+    node.close();
 }
