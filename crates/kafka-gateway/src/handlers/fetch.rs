@@ -214,14 +214,17 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             return fail(ErrorCode::FetchSessionIdNotFound);
         }
         let changed = held.found != found;
-        if changed {
+        let others = changed && {
             held.found = found;
-            find_logs(&mut held.wanted, by_id, broker);
-        }
+            find_logs(&mut held.wanted, by_id, broker)
+        };
         // What has a name now may be a queue.
-        if changed || held.judged != judged {
+        if others || held.judged != judged {
             held.judged = judged;
             judge(&mut held.wanted, by_id, broker, &asking);
+        } else if changed && held.wanted.iter().any(|one| one.denied.is_some()) {
+            // A queue that was coming to life may be there; that others are denied was said before.
+            judge(&mut held.wanted, by_id, broker, &context.asking().quietly());
         }
         held.start = if held.wanted.is_empty() { 0 } else { (held.start + 1) % held.wanted.len() };
         start = held.start;
@@ -339,16 +342,20 @@ fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Ve
     wanted
 }
 
-/// Looks up again what is read: topics may have come, gone, or been made anew since.
-fn find_logs(wanted: &mut [Wanted], by_id: bool, broker: &Broker) {
+/// Looks up again what is read: topics may have come, gone, or been made anew since. True: some of it is another one.
+fn find_logs(wanted: &mut [Wanted], by_id: bool, broker: &Broker) -> bool {
+    let mut others = false;
     for of_topic in wanted.chunk_by_mut(|one, next| one.same_topic(next)) {
         let topic = if by_id { broker.topic_by_id(TopicId(of_topic[0].id)) } else { broker.topic(&of_topic[0].name) };
         let logs = topic.map(|topic| topic.logs());
         for one in of_topic {
             let at = usize::try_from(one.partition).unwrap_or(usize::MAX);
-            one.log = logs.as_ref().and_then(|logs| logs.get(at).cloned());
+            let log = logs.as_ref().and_then(|logs| logs.get(at).cloned());
+            others |= log.as_ref().map(|log| log.id()) != one.log.as_ref().map(|log| log.id());
+            one.log = log;
         }
     }
+    others
 }
 
 /// Notes which partitions the caller may not read. Nothing is looked up for who may see everything.

@@ -137,7 +137,7 @@ fn all(entries: &[AlteredEntry], code: ErrorCode, message: &Str) -> AlterClientQ
 /// Changes that can be made, in their order; an outcome for each. They are made, or looked at, together; where there is no room for all of them, in halves.
 fn make(
     changes: &[QuotaChange],
-    how: &dyn Fn(&[QuotaChange]) -> Result<(), AlterQuotaError>,
+    how: &mut dyn FnMut(&[QuotaChange]) -> Result<(), AlterQuotaError>,
 ) -> Vec<Result<(), AlterQuotaError>> {
     match how(changes) {
         Err(AlterQuotaError::Full) if changes.len() > 1 => {
@@ -153,9 +153,16 @@ fn make(
 fn alter_all(broker: &Broker, entries: &[AlteredEntry], validate_only: bool) -> Vec<AlterOutcome> {
     let changes: Vec<Result<QuotaChange, InvalidQuota>> = entries.iter().map(change).collect();
     let good: Vec<QuotaChange> = changes.iter().flatten().cloned().collect();
+    // Together with those before them that could be made.
+    let mut accepted = Vec::new();
+    let mut check = |changes: &[QuotaChange]| {
+        let before = accepted.len();
+        accepted.extend_from_slice(changes);
+        broker.check_quotas(&accepted).inspect_err(|_| accepted.truncate(before))
+    };
     let mut made = match validate_only {
-        true => make(&good, &|changes| broker.check_quotas(changes)),
-        false => make(&good, &|changes| broker.alter_quotas(changes)),
+        true => make(&good, &mut check),
+        false => make(&good, &mut |changes| broker.alter_quotas(changes)),
     }
     .into_iter();
     let of = |(entry, change): (&AlteredEntry, Result<QuotaChange, InvalidQuota>)| {

@@ -273,6 +273,27 @@ fn a_request_changes_ten_thousand_quotas_and_no_more() {
     node.stop();
 }
 
+/// What one request changes first counts for what it changes then, also when it is only looked at.
+#[test]
+fn what_would_be_refused_for_its_number_is_told_so() {
+    const MOST: usize = 100_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    let named =
+        |at: usize| entry(&[("client-id", Some(format!("c{at}").as_str()))], &[("producer_byte_rate", Some(1e6))]);
+    for first in (0..MOST - 1).step_by(10_000) {
+        let entries = (first..(first + 10_000).min(MOST - 1)).map(named).collect();
+        assert!(alter(&mut node, client, entries, false).iter().all(|code| *code == 0));
+    }
+    let expected = vec![0, ErrorCode::PolicyViolation.code()];
+    for validate_only in [true, false] {
+        let told = alter(&mut node, client, (MOST..MOST + 2).map(named).collect(), validate_only);
+        assert_eq!(told, expected, "validate only: {validate_only}");
+    }
+    node.stop();
+}
+
 fn describe(node: &mut Node, client: usize, components: &[(&str, i8, Option<&str>)], strict: bool) -> (i16, usize) {
     let component = |(kind, match_type, name): &(&str, i8, Option<&str>)| ComponentData {
         entity_type: (*kind).into(),
