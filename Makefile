@@ -40,7 +40,7 @@ help:
 	@echo "make run           build a release binary and start a broker with the defaults"
 	@echo "make build         leave $(BINARY)"
 	@echo "make test          all tests: Rust, simulated crashes, then real clients against a release with assertions"
-	@echo "make acceptance    the long runs: 500 seeds, 100,000 records a client and codec, 40 kills"
+	@echo "make acceptance    the long runs: 5,000 seeds, 100,000 records a client and codec, 40 kills"
 	@echo "make bench         compare with the real peers, 90 minutes; the report is target/bench/quick/report.html"
 	@echo "make bench-full    the same at length; what is there already is not run again"
 	@echo "make bench-gate    instructions per record, CPU per GB and the ratio to Kafka against bench/baseline.json"
@@ -175,7 +175,7 @@ record-rabbitmq:
 		status=$$?; SUITE=$(RABBITMQ_SUITE) PORT=$(RABBITMQ_DECISION_PORT) $(RABBITMQ_PEER) stop; exit $$status
 
 acceptance: build
-	$(SIM) --seeds 500
+	$(SIM) --seeds 5000
 	$(SIM) --seeds 500 --planted all
 	DAMAGES=all $(CARGO) test -p mainstem --test it damages
 	conformance/run full

@@ -13,7 +13,7 @@ use std::fs::File as Copied;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use types::LogIndex;
@@ -110,8 +110,29 @@ pub struct Cut {
 /// # Errors
 /// `Ending`, `Stopped`, `Slow`; `Io`: also where the file system has no hard links.
 pub fn pin_together(journals: &[(&Journal, &Path)]) -> Result<Vec<Pinned>, BackupError> {
-    let first: Result<Vec<Pinned>, BackupError> =
-        journals.iter().map(|(journal, folder)| journal.ask_to_pin(folder, false)).collect();
+    pin_together_while(journals, &mut || std::thread::sleep(LOOK))
+}
+
+/// The same; `meanwhile` is called again and again while a keeper or a flush is waited for.
+///
+/// # Errors
+/// As [`pin_together`].
+pub fn pin_together_while(
+    journals: &[(&Journal, &Path)],
+    meanwhile: &mut dyn FnMut(),
+) -> Result<Vec<Pinned>, BackupError> {
+    #[cfg(feature = "planted")]
+    let mut alone = Vec::new();
+    let mut first: Result<Vec<Pinned>, BackupError> = Ok(Vec::with_capacity(journals.len()));
+    for (journal, folder) in journals {
+        let pinned = journal.ask_to_pin(folder, false, meanwhile);
+        #[cfg(feature = "planted")]
+        alone.push(journal.tail().hold().last().unwrap_or_else(|| journal.durable_index()));
+        first = first.and_then(|mut all| {
+            all.push(pinned?);
+            Ok(all)
+        });
+    }
     let untils = {
         let held: Vec<_> = journals.iter().map(|(journal, _)| journal.tail().hold()).collect();
         // Whatever was acknowledged is in a chunk that was made before.
@@ -120,14 +141,22 @@ pub fn pin_together(journals: &[(&Journal, &Path)]) -> Result<Vec<Pinned>, Backu
         };
         held.iter().zip(journals).map(last).collect::<Vec<_>>()
     };
+    #[cfg(feature = "planted")]
+    let untils = match journals.first().and_then(|(journal, _)| journal.planted()) {
+        Some(crate::Planted::PinOneByOne) => alone,
+        Some(crate::Planted::CutEarly) => untils.into_iter().map(|until| LogIndex(until.0.saturating_sub(1))).collect(),
+        _ => untils,
+    };
     // Also after a failure: keepers keep their segments until they are asked.
-    let rest: Result<Vec<Pinned>, BackupError> =
-        journals.iter().map(|(journal, folder)| journal.ask_to_pin(folder, true)).collect();
+    let mut rest = Ok(());
+    for (journal, folder) in journals {
+        rest = rest.and(journal.ask_to_pin(folder, true, meanwhile).map(drop));
+    }
     let mut pinned = first?;
     rest?;
     for ((journal, _), (pinned, until)) in journals.iter().zip(pinned.iter_mut().zip(untils)) {
         pinned.until = until;
-        journal.wait_until_durable(until)?;
+        journal.wait_until_durable(until, meanwhile)?;
     }
     Ok(pinned)
 }
@@ -141,19 +170,19 @@ impl Journal {
         pin_together(&[(self, folder)]).and_then(|mut pinned| pinned.pop().ok_or(BackupError::Ending))
     }
 
-    fn ask_to_pin(&self, folder: &Path, rest: bool) -> Result<Pinned, BackupError> {
+    fn ask_to_pin(&self, folder: &Path, rest: bool, meanwhile: &mut dyn FnMut()) -> Result<Pinned, BackupError> {
         let (answer, answered) = channel();
         self.ask_for_pins(PinJob { folder: folder.to_owned(), rest, answer });
         loop {
-            match answered.recv_timeout(LOOK) {
+            match answered.try_recv() {
                 Ok(outcome) => return outcome,
-                Err(RecvTimeoutError::Timeout) if !self.is_shutting_down() => {}
+                Err(TryRecvError::Empty) if !self.is_shutting_down() => meanwhile(),
                 Err(_) => return Err(BackupError::Ending),
             }
         }
     }
 
-    fn wait_until_durable(&self, index: LogIndex) -> Result<(), BackupError> {
+    fn wait_until_durable(&self, index: LogIndex, meanwhile: &mut dyn FnMut()) -> Result<(), BackupError> {
         let began = Instant::now();
         while self.durable_index() < index {
             if let JournalStatus::Stopped { reason } = self.status() {
@@ -162,9 +191,25 @@ impl Journal {
             if began.elapsed() > DURABLE_MAX {
                 return Err(BackupError::Slow { index });
             }
-            std::thread::sleep(LOOK);
+            meanwhile();
         }
         Ok(())
+    }
+}
+
+/// A file that is being copied.
+pub trait CopiedFile: Write {
+    /// It has all that it gets: makes it as long as this, and durable.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn finish(self: Box<Self>, bytes: u64) -> io::Result<()>;
+}
+
+impl CopiedFile for Copied {
+    fn finish(self: Box<Self>, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)?;
+        self.sync_all()
     }
 }
 
@@ -174,7 +219,20 @@ impl Pinned {
     /// # Errors
     /// `Missing`, `Open`, `Segment`: a file does not hold what was written. `Io`.
     pub fn copy_open(&self, pins: &Path, to: &Path, mode: IoMode, progress: &dyn Fn(u64)) -> Result<Cut, BackupError> {
-        let storage = RealStorage::reading(pins, mode);
+        let create = |name: &str| Ok(Box::new(Copied::create(to.join(name))?) as Box<dyn CopiedFile>);
+        self.copy_open_to(&create, &RealStorage::reading(pins, mode), progress)
+    }
+
+    /// The same from any disk to any other.
+    ///
+    /// # Errors
+    /// As [`Pinned::copy_open`].
+    pub fn copy_open_to(
+        &self,
+        create: &dyn Fn(&str) -> io::Result<Box<dyn CopiedFile>>,
+        storage: &dyn Storage,
+        progress: &dyn Fn(u64),
+    ) -> Result<Cut, BackupError> {
         let mut chain = Chain::from(self.replay);
         let (mut sequence, mut files) = (self.replay.segment, Vec::new());
         // Where a segment was left the next one is there, if only its header.
@@ -186,7 +244,7 @@ impl Pinned {
                 .map_err(|source| BackupError::Io { what: "open a segment", source })?;
             let header = SegmentHeader::read(&*file)?;
             let failed = |what: &'static str| move |source| BackupError::Io { what, source };
-            let mut copied = Copied::create(to.join(&name)).map_err(failed("create a file"))?;
+            let mut copied = create(&name).map_err(failed("create a file"))?;
             copied.write_all(&header.encode()).map_err(failed("write a file"))?;
             let mut scanner = Scanner::new(Arc::clone(&file), self.journal, sequence);
             let (mut position, first) = (SEGMENT_HEADER_BYTES as u64, chain.index);
@@ -203,7 +261,7 @@ impl Pinned {
                 return Err(BackupError::Missing { file: file.name(), index: first.next(), position });
             }
             let size = file.size().map_err(failed("read a segment"))?.next_multiple_of(SECTOR as u64);
-            copied.set_len(size).and_then(|()| copied.sync_all()).map_err(failed("flush a file"))?;
+            copied.finish(size).map_err(failed("flush a file"))?;
             files.push((name, position, size));
             sequence += 1;
         }

@@ -53,7 +53,7 @@ pub use append::{
 };
 pub use archive::{ArchiveRecordError, ArchiveStore, MemoryArchive, Put, is_hopeless, is_whole_object};
 pub use archiver::Archiver;
-pub use backup::{ArchiveHold, BackupError, Cut, Pinned, pin_together};
+pub use backup::{ArchiveHold, BackupError, CopiedFile, Cut, Pinned, pin_together, pin_together_while};
 pub use cold::{ColdData, ColdWant, HISTORY_BYTES_MAX, ReadError};
 pub use inspect::inspect;
 pub use journal::{Journal, JournalConfig, JournalStatus, TailRead};
@@ -69,7 +69,9 @@ pub use rehearsal::rehearse;
 pub use repair::{Original, RepairError, Repaired, repair};
 pub use run::Run;
 pub use segments::SegmentLook;
-pub use survey::{Damage, LogSurvey, NamedObject, Progress, Survey, SurveyError, named_objects, survey, survey_on};
+pub use survey::{
+    Damage, LogSurvey, NamedObject, Progress, Survey, SurveyError, named_objects, named_objects_on, survey, survey_on,
+};
 pub use transactions::{AbortedTransaction, OpenTransaction};
 pub use unreadable::Unreadable;
 pub use writer::Writer;
@@ -150,6 +152,10 @@ pub enum Planted {
     HideBehindMissing,
     /// Archives logs again and again of which the store takes nothing.
     InsistOnRefused,
+    /// Backs up what journals hold when each is asked, instead of at one moment.
+    PinOneByOne,
+    /// Leaves the newest chunk out of a backup.
+    CutEarly,
 }
 
 #[cfg(feature = "planted")]

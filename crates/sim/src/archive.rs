@@ -86,6 +86,11 @@ impl SimArchive {
         self.inner.lock().refused = log;
     }
 
+    /// All of an object, if it is there.
+    pub fn bytes_of(&self, name: &str) -> Option<Bytes> {
+        self.inner.lock().by_name.get(name).cloned()
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.inner.lock().by_name.len()

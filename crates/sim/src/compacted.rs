@@ -13,7 +13,7 @@ pub fn key(batch: u64, place: u64) -> u64 {
 }
 
 /// The records of one log.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Records {
     /// By offset: the batch it was written with, and its key.
     known: BTreeMap<u64, (u64, u64)>,

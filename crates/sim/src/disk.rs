@@ -3,11 +3,13 @@
 //! one seeded stream.
 
 mod files;
+mod links;
 mod stuck;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use journal::disk::{Completion, File, Storage, Submitter, Wait, Waker, WriteOp};
@@ -15,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::random::Random;
 
-pub use files::{CHECKPOINT, Taken};
+pub use files::{CHECKPOINT, Newer, Taken};
 pub use stuck::{KINDS, Kind};
 
 /// Power is lost in units of this.
@@ -107,6 +109,8 @@ struct Disk {
     names: BTreeMap<String, Shared>,
     /// What the folder says after a power loss.
     durable_names: BTreeMap<String, Shared>,
+    /// Second names of files.
+    linked: BTreeMap<String, Shared>,
     random: Random,
     /// Of damage, so that it changes nothing else of a run.
     damages: Random,
@@ -115,6 +119,8 @@ struct Disk {
     /// A start has had to do with the checkpoint's copy.
     only_copy: bool,
     failing: Random,
+    /// What file was kept, to come back.
+    ageing: Option<(Random, Option<(String, Vec<u8>)>)>,
     starting: Random,
     staying: Random,
     faults: Faults,
@@ -189,12 +195,14 @@ impl SimDisk {
         let disk = Disk {
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
+            linked: BTreeMap::new(),
             random: Random::new(seed),
             damages: Random::new(seed ^ 0x00DA_3A6E),
             vanishing: Random::new(seed ^ 0x6013_0AFE),
             forgetting: Random::new(seed ^ 0xF026_0770),
             only_copy: false,
             failing: Random::new(seed ^ 0x0E10_0E10),
+            ageing: None,
             starting: Random::new(seed ^ 0x57A2_7EED),
             staying: Random::new(seed ^ 0x57A1_57A1),
             faults: Faults::default(),
@@ -421,6 +429,8 @@ impl SimDisk {
     pub fn revive(&self) {
         let mut disk = self.inner.lock();
         disk.dead = false;
+        // A start removes them.
+        disk.linked.clear();
         (disk.faults.name_error, disk.names_left) = (None, None);
         (disk.reads_left, disk.rewriting) = (None, false);
         (disk.fuse, disk.fuse_at_rename, disk.lit_by_rename) = (None, None, false);
@@ -540,6 +550,16 @@ impl Storage for SimDisk {
         Ok(())
     }
 
+    fn link(&self, name: &str, path: &Path) -> io::Result<()> {
+        self.touch()?;
+        self.try_names()?;
+        let second = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
+        let mut disk = self.inner.lock();
+        let state = disk.state_of(name).ok_or(io::ErrorKind::NotFound)?;
+        disk.linked.insert(second, state);
+        Ok(())
+    }
+
     fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
         self.touch()?;
         self.try_change(one, Some(other))?;
@@ -584,6 +604,10 @@ impl File for SimFile {
 
     fn size(&self) -> io::Result<u64> {
         Ok(self.state.lock().bytes.len() as u64)
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(self.disk.inner.lock().linked.values().any(|state| Arc::ptr_eq(state, &self.state)))
     }
 
     fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {

@@ -34,12 +34,12 @@ struct Cli {
     /// omit-dropped, drop-unwritten, drop-absent,
     /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable, take-unreadable, load-replaced, forget-replacing,
     /// stop-at-unreplaced, insist-on-spare, need-reserves, forgo-third, count-alone, spend-last, insist-on-new, leave-twentieth, count-done, expire-at-checkpoints,
-    /// await-hurry, hide-behind-missing, insist-on-refused; or all of them one by one
+    /// await-hurry, hide-behind-missing, insist-on-refused, pin-one-by-one, cut-early; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 36] = [
+const PLANTED: [(&str, Planted); 38] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -76,6 +76,8 @@ const PLANTED: [(&str, Planted); 36] = [
     ("await-hurry", Planted::AwaitHurry),
     ("hide-behind-missing", Planted::HideBehindMissing),
     ("insist-on-refused", Planted::InsistOnRefused),
+    ("pin-one-by-one", Planted::PinOneByOne),
+    ("cut-early", Planted::CutEarly),
 ];
 
 fn main() -> ExitCode {

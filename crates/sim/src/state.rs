@@ -11,10 +11,11 @@ use types::LogId;
 const KEYS: u64 = 8;
 
 /// All keys.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct State(BTreeMap<u64, Put>);
 
 /// What was put under a key since the last restart, after what was there then.
+#[derive(Clone)]
 struct Put {
     values: Vec<Option<u64>>,
     /// Place of the last one that was acknowledged.

@@ -14,7 +14,7 @@ enum Meaning {
 }
 
 /// The batches of one log that belong to transactions, by first offset, each with its producer.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Batches {
     by_base: BTreeMap<u64, (i64, Meaning)>,
 }

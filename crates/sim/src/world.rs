@@ -9,6 +9,7 @@
 //! `mainstem journal verify` reports (`world/start.rs`).
 
 mod absent;
+mod backup;
 mod clock;
 mod damage;
 mod done;
@@ -85,6 +86,12 @@ const OBJECT_BYTES: u64 = 16 << 10;
 /// … or, in one of so many runs, so long.
 const LONG_OBJECT_BYTES: u64 = 512 << 10;
 const LONG_OBJECTS: u64 = 5;
+/// In one of so many runs files come back from older copies.
+const AGED: u64 = 8;
+/// In one of so many runs the two journals are backed up together now and then, …
+const BACKED_UP: u64 = 4;
+/// … before one of so many operations.
+const BACKUP: u64 = 500;
 
 /// What a run is like.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +143,7 @@ enum Waiting {
     Drop(LogId),
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct ModelLog {
     /// What readers saw: first offset of a batch, its id and its records.
     visible: BTreeMap<u64, (u64, u64)>,
@@ -241,10 +248,20 @@ fn compaction(log: LogId) -> Option<Compaction> {
 pub fn run(seed: u64, options: Options, coverage: &mut Coverage) -> Result<u64, String> {
     let mut worlds = [World::new(seed, "a", options.planted), World::new(seed ^ 0xABCD_EF01, "b", options.planted)];
     for world in &mut worlds {
+        if seed % AGED == AGED - 3 {
+            world.disk.age(Random::new(seed ^ 0xA6ED));
+        }
         world.open(true, coverage)?;
     }
     let mut order = Random::new(seed ^ 0x55AA);
+    let mut backups = (seed % BACKED_UP == BACKED_UP - 1).then(|| Random::new(seed ^ 0xBAC2_0B00));
     for operation in 0..options.operations {
+        if let Some(random) = &mut backups
+            && random.one_in(BACKUP)
+        {
+            backup::back_up(&mut worlds, random, coverage)
+                .map_err(|failure| format!("operation {operation}: {failure}"))?;
+        }
         let world = &mut worlds[order.below(2) as usize];
         let outcome = world.operate(coverage);
         outcome.map_err(|failure| format!("journal {} operation {operation}: {failure}", world.name))?;

@@ -67,8 +67,8 @@ impl Keeper {
         let failed = |what: &'static str| move |source| BackupError::Io { what, source };
         let from = self.pinned_from.take().unwrap_or(u64::MAX);
         for name in self.storage.list().map_err(failed("list the journal's folder"))? {
-            let is_new = sequence_of(&name).is_some_and(|sequence| sequence >= from) && !folder.join(&name).exists();
-            if is_new {
+            // Some have it since the first step.
+            if sequence_of(&name).is_some_and(|sequence| sequence >= from) {
                 self.storage.link(&name, &folder.join(&name)).map_err(failed("give a file a second name"))?;
             }
         }

@@ -323,11 +323,18 @@ pub struct NamedObject {
 /// # Errors
 /// As [`survey`]; `Damaged`: what would say it is not readable.
 pub fn named_objects(folder: &Path, number: usize) -> Result<Vec<NamedObject>, SurveyError> {
-    let storage = RealStorage::read_only(folder);
+    named_objects_on(&RealStorage::read_only(folder), number)
+}
+
+/// The same of a journal on any disk.
+///
+/// # Errors
+/// As [`named_objects`].
+pub fn named_objects_on(storage: &dyn Storage, number: usize) -> Result<Vec<NamedObject>, SurveyError> {
     let names = storage.list().map_err(|source| SurveyError::Io { what: "list the journal's folder", source })?;
     let mut sequences: Vec<u64> = names.iter().filter_map(|name| sequence_of(name)).collect();
     sequences.sort_unstable();
-    let mut surveyor = Surveyor::new(&storage, number, &|_| {});
+    let mut surveyor = Surveyor::new(storage, number, &|_| {});
     let replay = surveyor.begin(&names, &mut sequences)?.map(|checkpoint| checkpoint.replay);
     let chain = replay.map(Chain::from);
     let first = replay.map_or_else(|| sequences.first().copied().unwrap_or(1), |replay| replay.segment);

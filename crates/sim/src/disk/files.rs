@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::stuck::is_among;
-use super::{Shared, SimDisk};
+use super::{Disk, Shared, SimDisk};
 use crate::random::Random;
 
 /// The first of a checkpoint's files.
@@ -13,6 +13,9 @@ pub const CHECKPOINT: &str = "checkpoint";
 const THIRD: &str = "checkpoint-third";
 /// All of them.
 pub const CHECKPOINTS: [&str; 3] = [CHECKPOINT, "checkpoint-copy", THIRD];
+
+/// Before one in so many starts a file that was kept comes back.
+const COMES_BACK: u64 = 3;
 
 /// A bit of a file that is not what was written.
 pub struct Damage {
@@ -28,6 +31,20 @@ impl Damage {
 
 /// A file that is gone.
 pub struct Taken(Shared);
+
+/// What a file was before it became an older copy of itself.
+pub struct Newer {
+    name: String,
+    file: Shared,
+    bytes: Vec<u8>,
+}
+
+impl Newer {
+    /// Is it one of the checkpoint's?
+    pub fn is_checkpoint(&self) -> bool {
+        CHECKPOINTS.contains(&&*self.name)
+    }
+}
 
 /// A chunk, as its header describes it (docs/formats/chunk.md).
 struct Chunk {
@@ -158,6 +175,48 @@ impl SimDisk {
         let damage = Damage { file, at: at + disk.vanishing.below(bytes as u64 - 100_000) as usize };
         damage.flip();
         Some(damage)
+    }
+
+    /// From now on files come back from older copies now and then.
+    pub fn age(&self, random: Random) {
+        self.inner.lock().ageing = Some((random, None));
+    }
+
+    /// Now and then a file is kept as it is, and now and then one that was kept comes back: not the newest segment that has a chunk, of which nobody
+    /// could tell.
+    pub fn come_back(&self) -> Option<Newer> {
+        let mut disk = self.inner.lock();
+        let Disk { names, ageing, .. } = &mut *disk;
+        let (random, kept) = ageing.as_mut()?;
+        if kept.is_none() {
+            let can_age = |name: &&String| sequence_of(name).is_some() || CHECKPOINTS.contains(&name.as_str());
+            let chosen = random.below(names.keys().filter(can_age).count() as u64) as usize;
+            let name = names.keys().filter(can_age).nth(chosen)?.clone();
+            let bytes = names[&name].lock().bytes.clone();
+            *kept = Some((name, bytes));
+            return None;
+        }
+        if !random.one_in(COMES_BACK) {
+            return None;
+        }
+        let (name, bytes) = kept.take()?;
+        let newest = names.iter().rev().find(|(name, file)| !chunks_of(name, &file.lock().bytes).is_empty())?.0;
+        if sequence_of(&name).is_some() && name >= *newest {
+            return None;
+        }
+        let file = Arc::clone(names.get(&name)?);
+        let newer = {
+            let mut state = file.lock();
+            state.pending.clear();
+            std::mem::replace(&mut state.bytes, bytes)
+        };
+        let is_other = newer != file.lock().bytes;
+        is_other.then_some(Newer { name, file, bytes: newer })
+    }
+
+    /// The file is what it was.
+    pub fn renew(&self, newer: Newer) {
+        newer.file.lock().bytes = newer.bytes;
     }
 
     /// The bit is what it was.

@@ -7,7 +7,7 @@ use journal::{Damage, OpenError, Opened, Original, RepairError, Survey, repair};
 
 use super::Coverage;
 use super::start::{Start, wrong};
-use crate::disk::{CHECKPOINT, SimSubmitter, Taken};
+use crate::disk::{CHECKPOINT, Newer, SimSubmitter, Taken};
 
 /// No journal can be repaired here: a repair that is not refused for its damage fails.
 const NOWHERE: &str = "/dev/null/journal";
@@ -22,6 +22,9 @@ pub(super) fn open(start: &mut Start<'_>, coverage: &mut Coverage) -> Result<Ope
         return Ok(opened);
     }
     without_an_object(start, coverage)?;
+    if let Some(newer) = start.disk.come_back() {
+        return with_an_older(start, newer, whole.as_ref(), coverage);
+    }
     if let Some(taken) = start.disk.take_checkpoints() {
         return without_checkpoints(start, taken, coverage);
     }
@@ -108,6 +111,38 @@ fn without_an_object(start: &mut Start<'_>, coverage: &mut Coverage) -> Result<(
         None => coverage.add("objects missed", 1),
     }
     Ok(())
+}
+
+/// A file is an older copy of itself. The start is refused, and everything is there with the right one; or it goes on with what it has, if verify finds nothing
+/// or it is one of the checkpoint's; or verify names it.
+fn with_an_older(
+    start: &mut Start<'_>,
+    newer: Newer,
+    whole: Option<&Survey>,
+    coverage: &mut Coverage,
+) -> Result<Opened<SimSubmitter>, String> {
+    let survey = start.verify(coverage)?;
+    match (start.open(Some(&survey))?, wrong(&survey)) {
+        (Ok(opened), None) => {
+            coverage.add("older copies that say the same", 1);
+            Ok(opened)
+        }
+        (Ok(opened), Some(_)) => {
+            coverage.add("older copies that verify finds", 1);
+            if !newer.is_checkpoint() {
+                start.disk.renew(newer);
+            }
+            Ok(opened)
+        }
+        (Err(error), Some(_)) if error.is_damage() => {
+            coverage.add("older copies refused", 1);
+            start.disk.renew(newer);
+            start.open(whole)?.map_err(|error| format!("does not open: {error}"))
+        }
+        (Err(error), wrong) => {
+            Err(format!("with an older copy of a file it does not open: {error}; verify reports {wrong:?}"))
+        }
+    }
 }
 
 /// Both files of the checkpoint are gone. Where segments were rewritten the start is refused for that, nothing can be accepted and nothing

@@ -39,6 +39,7 @@ impl DoneRecords for Offsets {
 }
 
 /// What is done of which log.
+#[derive(Clone)]
 pub(super) struct Done {
     random: Random,
     logs: BTreeMap<LogId, Arc<Offsets>>,

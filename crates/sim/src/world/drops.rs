@@ -13,6 +13,7 @@ const NAMES: usize = 4;
 const FIRST: u64 = 1001;
 
 /// The logs that come and go.
+#[derive(Clone)]
 pub(super) struct Drops {
     random: Random,
     next: u64,

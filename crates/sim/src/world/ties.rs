@@ -35,7 +35,7 @@ pub(super) struct Part {
 }
 
 /// Everything since the last restart.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Ties {
     last: u64,
     open: Vec<Tie>,
