@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// What is counted where it happens: many runs in which one of these does not have found nothing out about it.
-const HAPPENS: [&str; 32] = [
+const HAPPENS: [&str; 35] = [
     "backups restored",
     "backups with a cause and its effect in another journal",
     "batches beyond 4 MiB",
@@ -25,6 +25,9 @@ const HAPPENS: [&str; 32] = [
     "logs dropped, and others made",
     "newest segments missed",
     "objects missed",
+    "older copies refused",
+    "older copies that say the same",
+    "older copies that verify finds",
     "power losses",
     "reads behind a missing object",
     "reads of a missing object",

@@ -113,8 +113,8 @@ fn without_an_object(start: &mut Start<'_>, coverage: &mut Coverage) -> Result<(
     Ok(())
 }
 
-/// A file is an older copy of itself. The start is refused, and everything is there with the right one; or it goes on with what it has, if verify finds nothing
-/// or it is one of the checkpoint's; or verify names it.
+/// A file is an older copy of itself. The start is refused, and everything is there with the right one; or it goes on with what it has, if verify finds nothing;
+/// or verify names it.
 fn with_an_older(
     start: &mut Start<'_>,
     newer: Newer,
@@ -129,10 +129,11 @@ fn with_an_older(
         }
         (Ok(opened), Some(_)) => {
             coverage.add("older copies that verify finds", 1);
-            if !newer.is_checkpoint() {
-                start.disk.renew(newer);
-            }
-            Ok(opened)
+            drop(opened);
+            start.disk.kill();
+            start.disk.renew(newer);
+            start.disk.revive();
+            start.open(None)?.map_err(|error| format!("does not open with the right file: {error}"))
         }
         (Err(error), Some(_)) if error.is_damage() => {
             coverage.add("older copies refused", 1);
