@@ -378,10 +378,15 @@ fn begin_segment(journal: &Journal, storage: &dyn Storage, sequence: u64) -> Res
 }
 
 /// What a repair has made, or something else has cut, is made as long as a segment is; if there is no space, it is left soon.
-fn grown(active: ActiveSegment, bytes: u64) -> ActiveSegment {
-    let is_grown =
-        active.size < bytes && !active.file.is_linked().unwrap_or(true) && active.file.allocate(bytes).is_ok();
-    ActiveSegment { size: if is_grown { bytes } else { active.size }, ..active }
+fn grown(journal: &Journal, active: ActiveSegment) -> ActiveSegment {
+    let bytes = journal.config().segment_bytes;
+    if active.size >= bytes || active.file.is_linked().unwrap_or(true) || active.file.allocate(bytes).is_err() {
+        return active;
+    }
+    if let Some(segment) = journal.segments().get(active.sequence) {
+        segment.set_bytes(bytes);
+    }
+    ActiveSegment { size: bytes, ..active }
 }
 
 fn active_segment(journal: &Journal, sequence: u64, file: Arc<dyn File>, size: u64) -> ActiveSegment {
@@ -520,7 +525,7 @@ impl Replay {
             return Err(SegmentError::Corrupt { file, position, what: short(chain.index, reached) }.into());
         }
         let active = match active {
-            Some(active) => grown(active, self.journal.config().segment_bytes),
+            Some(active) => grown(&self.journal, active),
             // Nothing behind the checkpoint, or nothing at all.
             None => begin_segment(&self.journal, storage, self.from.segment)?,
         };

@@ -34,8 +34,16 @@ pub struct Taken(Shared);
 
 /// What a file was before it became an older copy of itself.
 pub struct Newer {
+    name: String,
     file: Shared,
     bytes: Vec<u8>,
+}
+
+impl Newer {
+    /// Is it one of the checkpoint's?
+    pub fn is_checkpoint(&self) -> bool {
+        CHECKPOINTS.contains(&&*self.name)
+    }
 }
 
 /// A chunk, as its header describes it (docs/formats/chunk.md).
@@ -203,7 +211,7 @@ impl SimDisk {
             std::mem::replace(&mut state.bytes, bytes)
         };
         let is_other = newer != file.lock().bytes;
-        is_other.then_some(Newer { file, bytes: newer })
+        is_other.then_some(Newer { name, file, bytes: newer })
     }
 
     /// The file is what it was.

@@ -125,6 +125,10 @@ fn with_an_older(
     match (start.open(Some(&survey))?, wrong(&survey)) {
         (Ok(opened), None) => {
             coverage.add("older copies that say the same", 1);
+            // Which checkpoint is the newest is known where one cannot be replaced.
+            if newer.is_checkpoint() {
+                start.disk.renew(newer);
+            }
             Ok(opened)
         }
         (Ok(opened), Some(_)) => {
