@@ -156,6 +156,8 @@ pub enum Planted {
     PinOneByOne,
     /// Leaves the newest chunk out of a backup.
     CutEarly,
+    /// Makes a short segment as long as others at a start, and counts it as it was.
+    GrowUncounted,
 }
 
 #[cfg(feature = "planted")]

@@ -34,12 +34,12 @@ struct Cli {
     /// omit-dropped, drop-unwritten, drop-absent,
     /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable, take-unreadable, load-replaced, forget-replacing,
     /// stop-at-unreplaced, insist-on-spare, need-reserves, forgo-third, count-alone, spend-last, insist-on-new, leave-twentieth, count-done, expire-at-checkpoints,
-    /// await-hurry, hide-behind-missing, insist-on-refused, pin-one-by-one, cut-early; or all of them one by one
+    /// await-hurry, hide-behind-missing, insist-on-refused, pin-one-by-one, cut-early, grow-uncounted; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 38] = [
+const PLANTED: [(&str, Planted); 39] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -78,6 +78,7 @@ const PLANTED: [(&str, Planted); 38] = [
     ("insist-on-refused", Planted::InsistOnRefused),
     ("pin-one-by-one", Planted::PinOneByOne),
     ("cut-early", Planted::CutEarly),
+    ("grow-uncounted", Planted::GrowUncounted),
 ];
 
 fn main() -> ExitCode {

@@ -383,6 +383,10 @@ fn grown(journal: &Journal, active: ActiveSegment) -> ActiveSegment {
     if active.size >= bytes || active.file.is_linked().unwrap_or(true) || active.file.allocate(bytes).is_err() {
         return active;
     }
+    #[cfg(feature = "planted")]
+    if journal.planted() == Some(crate::Planted::GrowUncounted) {
+        return ActiveSegment { size: bytes, ..active };
+    }
     if let Some(segment) = journal.segments().get(active.sequence) {
         segment.set_bytes(bytes);
     }

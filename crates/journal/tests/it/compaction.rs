@@ -488,24 +488,19 @@ fn fill_archive(folder: &Path, archive: &Arc<Bounded>) -> (Node, Model) {
     (node, model)
 }
 
-/// It needs that itself.
+/// It needs that itself: where what is moved at once does not fit nothing of it is kept, and less is not tried.
 #[test]
 fn the_last_of_a_full_archive_is_left_to_compaction() {
     let folder = tempfile::tempdir().expect("a folder");
-    let archive = Bounded::of(4 << 20);
+    // Of a segment some, and several objects.
+    let archive = Bounded::of(100 << 10);
     let (node, model) = fill_archive(folder.path(), &archive);
     let began = Instant::now();
-    let wait = || {
-        let before = archive.full.load(Ordering::Relaxed);
-        while archive.full.load(Ordering::Relaxed) < before + 3 {
-            assert!(began.elapsed() < Duration::from_secs(120), "it is tried again");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
-    wait();
-    let taken = archive.taken();
-    wait();
-    assert_eq!(archive.taken(), taken);
+    let before = archive.full.load(Ordering::Relaxed);
+    while archive.full.load(Ordering::Relaxed) < before + 3 || archive.taken() > 0 {
+        assert!(began.elapsed() < Duration::from_secs(120), "{} bytes are taken", archive.taken());
+        std::thread::sleep(Duration::from_millis(10));
+    }
     check(&node, &model, 5_000);
     node.close();
 }
