@@ -99,8 +99,8 @@ pub use queues::{
 };
 pub use quotas::{
     ANONYMOUS_NAME, Account, AlterQuotaError, ClientQuotas, InvalidQuota, Lag, Laggard, Laggards, Limit, QuotaChange,
-    QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaSubject, QuotaUse, QuotaValues, Quotas, Throttle,
-    Throttled,
+    QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaSubject, QuotaUse, QuotaValues, Quotas, Supposed,
+    Throttle, Throttled,
 };
 pub use read_ahead::{Ahead, AheadWant, HoldAhead};
 pub use security::{

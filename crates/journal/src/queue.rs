@@ -122,6 +122,11 @@ impl Intake {
         self.turns_away.store(turns_away, Ordering::SeqCst);
     }
 
+    /// Is it so?
+    pub fn turns_away(&self) -> bool {
+        self.turns_away.load(Ordering::SeqCst)
+    }
+
     /// Notes that nothing that would wait was taken from a shard: it is to be told of `Space` when that is over.
     pub fn turn_away(&self, shard: ShardId) {
         self.turned_away.fetch_or(bit(shard), Ordering::SeqCst);
@@ -151,7 +156,7 @@ impl Intake {
             // What waits for space on the disk leaves room for those who are to hear that there is none, and they find some however much waits.
             let limit = match when_full {
                 WhenFull::Wait if data => limit / 4 * 3,
-                WhenFull::Answer if data && self.turns_away.load(Ordering::SeqCst) => usize::MAX / 2,
+                WhenFull::Answer if data && self.turns_away() => usize::MAX / 2,
                 _ => limit,
             };
             let fits = |queued: usize| (queued == 0 || queued + bytes <= limit).then_some(queued + bytes);

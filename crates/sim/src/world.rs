@@ -373,6 +373,7 @@ impl World {
             running.writer.step(false);
         }
         let state = running.journal.take_state();
+        window::check_lengths(&running.journal, &self.disk)?;
         self.running = Some(running);
         self.watch = window::Watch::of(&self.disk, self.segment_bytes);
         coverage.add("restarts", 1);

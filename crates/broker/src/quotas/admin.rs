@@ -60,34 +60,70 @@ impl QuotaChange {
     }
 }
 
+type Configured = BTreeMap<QuotaEntity, QuotaValues>;
+
+/// Changes of quotas that are only looked at, and count for those that are looked at behind them.
+#[derive(Default)]
+pub struct Supposed {
+    /// What entities have after them.
+    after: Configured,
+    /// Entities that have quotas only then …
+    added: usize,
+    /// … or have none any more.
+    removed: usize,
+}
+
+impl Supposed {
+    /// What an entity has; `None`: no quotas.
+    fn values_of<'a>(&'a self, entity: &QuotaEntity, configured: &'a Configured) -> Option<&'a QuotaValues> {
+        self.after.get(entity).or_else(|| configured.get(entity)).filter(|values| !values.is_empty())
+    }
+
+    fn put(&mut self, entity: &QuotaEntity, values: QuotaValues, configured: &Configured) {
+        let (had, has) = (self.values_of(entity, configured).is_some(), !values.is_empty());
+        let is_configured = configured.contains_key(entity);
+        match (had, has) {
+            (false, true) if is_configured => self.removed -= 1,
+            (false, true) => self.added += 1,
+            (true, false) if is_configured => self.removed += 1,
+            (true, false) => self.added -= 1,
+            _ => {}
+        }
+        self.after.insert(entity.clone(), values);
+    }
+}
+
 impl Broker {
     /// How much users, clients and addresses may do.
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
     }
 
-    /// The quotas that entities would have after these changes, those that would have others than now: all of the changes are made or none.
+    /// The quotas that entities would have after these changes, those that would have others than `before` them: all of the changes are made or none.
     fn quotas_after<'a>(
         &self,
         changes: &'a [QuotaChange],
+        before: &Supposed,
     ) -> Result<BTreeMap<&'a QuotaEntity, QuotaValues>, AlterQuotaError> {
         let mut after: BTreeMap<&QuotaEntity, QuotaValues> = BTreeMap::new();
         let mut changed = 0;
         let count = {
             let configured = self.quotas.configured.read();
+            let known = |entity: &QuotaEntity| before.values_of(entity, &configured);
             for QuotaChange { entity, values } in changes {
-                let now = after.entry(entity).or_insert_with(|| configured.get(entity).cloned().unwrap_or_default());
+                let now = after.entry(entity).or_insert_with(|| known(entity).cloned().unwrap_or_default());
                 for (key, value) in values {
                     now.remove(key);
                     now.extend(value.map(|value| (*key, value)));
                 }
             }
             after.retain(|entity, values| {
-                let differ = differ(configured.get(*entity).unwrap_or(&QuotaValues::new()), values);
+                let differ = differ(known(entity).unwrap_or(&QuotaValues::new()), values);
                 changed += differ;
                 differ > 0
             });
-            configured.len() + after.keys().filter(|entity| !configured.contains_key(**entity)).count()
+            let new = after.keys().filter(|entity| known(entity).is_none()).count();
+            configured.len() + before.added - before.removed + new
         };
         if changed > CHANGES_MAX {
             return Err(AlterQuotaError::TooMany);
@@ -98,12 +134,15 @@ impl Broker {
         Ok(after)
     }
 
-    /// Whether these changes could be made, if there is room for their records.
+    /// Whether these changes could be made after those that are supposed to have been, if there is room for their records: then they are supposed, too.
     ///
     /// # Errors
     /// `TooMany`, `Full`.
-    pub fn check_quotas(&self, changes: &[QuotaChange]) -> Result<(), AlterQuotaError> {
-        self.quotas_after(changes).map(drop)
+    pub fn suppose_quotas(&self, changes: &[QuotaChange], supposed: &mut Supposed) -> Result<(), AlterQuotaError> {
+        let after = self.quotas_after(changes, supposed)?;
+        let configured = self.quotas.configured.read();
+        after.into_iter().for_each(|(entity, values)| supposed.put(entity, values, &configured));
+        Ok(())
     }
 
     /// Changes quotas, all of them or none. On the controller's thread.
@@ -111,7 +150,7 @@ impl Broker {
     /// # Errors
     /// `TooMany`, `Full`, `Append`.
     pub fn alter_quotas(&self, changes: &[QuotaChange]) -> Result<(), AlterQuotaError> {
-        let after = self.quotas_after(changes)?;
+        let after = self.quotas_after(changes, &Supposed::default())?;
         let item = |(entity, values): (&&QuotaEntity, &QuotaValues)| {
             let value = (!values.is_empty()).then(|| record::encode(values));
             AppendItem::State { key: record::key(entity), value }

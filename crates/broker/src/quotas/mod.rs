@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
 pub use account::Account;
-pub use admin::{AlterQuotaError, QuotaChange};
+pub use admin::{AlterQuotaError, QuotaChange, Supposed};
 pub use entity::{InvalidQuota, QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaValues};
 pub(crate) use laggard::Single;
 pub use laggard::{Lag, Laggard, Laggards};

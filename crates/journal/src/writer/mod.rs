@@ -197,7 +197,7 @@ impl<S: Submitter> Writer<S> {
     /// From when on what finds no room is refused, those try again to whom the queue was full: they hear of it then. Afterwards those do that were turned
     /// away.
     fn tell_of_space(&mut self) {
-        let turns_away = self.journal.turns_away();
+        let turns_away = self.journal.intake().turns_away();
         let before = std::mem::replace(&mut self.turns_away, turns_away);
         if turns_away && !before {
             self.post_space(self.journal.intake().take_refused());

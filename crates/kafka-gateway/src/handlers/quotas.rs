@@ -1,7 +1,9 @@
 //! DescribeClientQuotas, AlterClientQuotas: how much users, clients and addresses may do in a second. Where access control entries count they
 //! say who may see and change that; otherwise, where clients have to log in, only an administrator.
 
-use broker::{AclOperation, AlterQuotaError, Broker, InvalidQuota, QuotaChange, QuotaEntity, QuotaFilter, QuotaMatch};
+use broker::{
+    AclOperation, AlterQuotaError, Broker, InvalidQuota, QuotaChange, QuotaEntity, QuotaFilter, QuotaMatch, Supposed,
+};
 use kafka_wire::alter_client_quotas::{
     AlterClientQuotasRequest, AlterClientQuotasResponse, AlterOutcome, AlteredEntity, AlteredEntry, OutcomeEntity,
 };
@@ -154,14 +156,9 @@ fn alter_all(broker: &Broker, entries: &[AlteredEntry], validate_only: bool) -> 
     let changes: Vec<Result<QuotaChange, InvalidQuota>> = entries.iter().map(change).collect();
     let good: Vec<QuotaChange> = changes.iter().flatten().cloned().collect();
     // Together with those before them that could be made.
-    let mut accepted = Vec::new();
-    let mut check = |changes: &[QuotaChange]| {
-        let before = accepted.len();
-        accepted.extend_from_slice(changes);
-        broker.check_quotas(&accepted).inspect_err(|_| accepted.truncate(before))
-    };
+    let mut supposed = Supposed::default();
     let mut made = match validate_only {
-        true => make(&good, &mut check),
+        true => make(&good, &mut |changes| broker.suppose_quotas(changes, &mut supposed)),
         false => make(&good, &mut |changes| broker.alter_quotas(changes)),
     }
     .into_iter();

@@ -54,6 +54,12 @@ impl Watch {
     }
 }
 
+/// Segments are as long as the journal counts them.
+pub(super) fn check_lengths(journal: &Journal, disk: &SimDisk) -> Result<(), String> {
+    let wrong = journal.segments_listed().into_iter().find(|segment| disk.size_of(&segment.file) != segment.bytes);
+    wrong.map_or(Ok(()), |segment| Err(format!("{segment:?} is {} bytes long", disk.size_of(&segment.file))))
+}
+
 fn stuck_spares(disk: &SimDisk) -> u64 {
     disk.counters().stuck_by_kind[1]
 }
