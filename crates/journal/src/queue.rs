@@ -63,6 +63,8 @@ pub(crate) struct Intake {
     queued_bytes: AtomicUsize,
     /// Data is not taken, or only where it finds room: who wants to hear of that need not wait for what waits.
     turns_away: AtomicBool,
+    /// That has begun, and those that were refused by a full queue have not been told.
+    begun: AtomicBool,
     /// Shards that were refused because the queue was full, as a bit set …
     refused: AtomicU64,
     /// … and those from which nothing was taken that would wait.
@@ -87,6 +89,7 @@ impl Intake {
             waiting: Mutex::new(Vec::new()),
             queued_bytes: AtomicUsize::new(0),
             turns_away: AtomicBool::new(false),
+            begun: AtomicBool::new(false),
             refused: AtomicU64::new(0),
             turned_away: AtomicU64::new(0),
             writer: AtomicU8::new(AWAKE),
@@ -119,7 +122,9 @@ impl Intake {
 
     /// From now on data that finds no room is refused, or not any more.
     pub fn set_turns_away(&self, turns_away: bool) {
-        self.turns_away.store(turns_away, Ordering::SeqCst);
+        if !self.turns_away.swap(turns_away, Ordering::SeqCst) && turns_away {
+            self.begun.store(true, Ordering::SeqCst);
+        }
     }
 
     /// Is it so?
@@ -137,9 +142,11 @@ impl Intake {
         if self.turned_away.load(Ordering::SeqCst) == 0 { 0 } else { self.turned_away.swap(0, Ordering::SeqCst) }
     }
 
-    /// The shards that were refused, as a bit set, however much is in the queue; they are noted no more.
+    /// When data is refused that finds no room: the shards that were refused before, as a bit set, however much is in the queue. They are told once, and noted
+    /// no more.
     pub fn take_refused(&self) -> u64 {
-        self.refused.swap(0, Ordering::SeqCst)
+        let begun = self.begun.load(Ordering::SeqCst) && self.begun.swap(false, Ordering::SeqCst);
+        if begun { self.refused.swap(0, Ordering::SeqCst) } else { 0 }
     }
 
     fn queue(&self, append: Append, when_full: WhenFull) -> Result<(), Append> {
@@ -232,7 +239,9 @@ impl Intake {
     pub fn leave(&self, bytes: usize) -> u64 {
         let before = self.queued_bytes.fetch_sub(bytes, Ordering::SeqCst);
         assert!(before >= bytes, "what leaves the queue had entered it");
-        if before - bytes <= QUEUE_BYTES_MAX / 2 && self.refused.load(Ordering::SeqCst) != 0 {
+        // What waits stays in it, while others are refused.
+        let enough = if self.turns_away() { QUEUE_BYTES_MAX / 4 * 3 } else { QUEUE_BYTES_MAX / 2 };
+        if before - bytes <= enough && self.refused.load(Ordering::SeqCst) != 0 {
             self.refused.swap(0, Ordering::SeqCst)
         } else {
             0

@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// After one that is about logs of which it was not known.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
-/// For so long what there is of a full store is left to the compaction that has begun, in ms: then it is looked whether more can be moved.
+/// For so long what there is of a full store is left to compaction, in ms: then it is looked whether more can be moved.
 const FULL_MS: u64 = 10_000;
 /// Until a store is looked through again that could not be, in ms.
 const LIST_AGAIN_MS: i64 = 60_000;
@@ -165,7 +165,7 @@ pub struct Archiver {
     /// When no log was found that wants compaction.
     looked: Option<Timestamp>,
     failed: Option<String>,
-    /// Of what was put last nothing was stored.
+    /// Of what was put last nothing was stored, and not for want of space.
     nothing_stored: bool,
     /// Some of the logs of which the store takes nothing are known only now: others may be next.
     refused_more: bool,
@@ -264,7 +264,7 @@ impl Archiver {
         self.tell_trouble(outcome.as_ref().err());
         match outcome {
             Ok(turn) => {
-                self.failed = None;
+                self.failed.take_if(|_| self.full.is_none());
                 self.journal.metrics().archive_idle.inc_by(u64::from(turn == Turn::Idle));
                 turn
             }
@@ -316,15 +316,17 @@ impl Archiver {
         if self.delete_leftover() || self.delete_passed() {
             return Ok(Turn::Waiting);
         }
-        let is_full = |since: u64| self.journal.steady_ms().saturating_sub(since) < FULL_MS;
-        if self.full.as_ref().is_some_and(|(_, since)| is_full(*since)) && self.pass.is_some() {
-            // It gives back more than it takes.
+        // What there is of a full store is left to compaction for a while, which gives back more than it takes.
+        let is_left = |since: u64| self.journal.steady_ms().saturating_sub(since) < FULL_MS;
+        if self.full.as_ref().is_some_and(|(_, since)| is_left(*since)) {
             return self.compact();
         }
-        (self.full, self.refused_more) = (None, false);
+        self.refused_more = false;
         match self.move_beyond_window() {
             Ok(Turn::Idle) => self.compact(),
-            Err(error) if self.full.is_some() => {
+            Err(error) if self.full.as_ref().is_some_and(|(full, _)| *full == error.to_string()) => {
+                // What was stored before the space was used up is in its way.
+                self.delete_retired();
                 self.found(Relief::Failing);
                 match self.compact()? {
                     Turn::Idle => Err(error),

@@ -106,6 +106,7 @@ impl Archiver {
         let Some(marks) = self.journal.marks() else { return Ok(Turn::Idle) };
         let used = self.journal.used_bytes();
         let Some(excess) = used.checked_sub(marks.calm).filter(|excess| *excess > 0) else {
+            self.full = None;
             self.found(Relief::Likely);
             return Ok(Turn::Idle);
         };
@@ -126,7 +127,7 @@ impl Archiver {
                 victims.push(Arc::clone(index));
             }
             let mut live = self.live_in(&victims, hurried)?;
-            if hurried && live.logs.is_empty() && live.compacting {
+            if hurried && live.logs.is_empty() && live.compacting && self.full.is_none() {
                 // A pass may end anywhere; what of it is not in the archive yet can be moved then.
                 self.give_up_pass();
                 live = self.live_in(&victims, hurried)?;
@@ -139,7 +140,7 @@ impl Archiver {
             }
             wanted *= 2;
         };
-        let (left, refused) = (live.left || !live.logs.is_empty(), live.refused);
+        let (left, refused, compacting) = (live.left || !live.logs.is_empty(), live.refused, live.compacting);
         let lengths: Vec<u64> = sealed.iter().map(|(segment, _)| segment.bytes()).collect();
         let enough = self.read_less(&mut victims, &lengths, &mut live, enough, hurried)?;
         if enough < self.journal.config().object_bytes / WORTH_SHARE {
@@ -167,6 +168,13 @@ impl Archiver {
             return Ok(Turn::Idle);
         }
         if objects.is_empty() {
+            if let Some((_, since)) = self.full.as_mut().filter(|_| compacting) {
+                // There is space when the pass has given some back.
+                *since = self.journal.steady_ms();
+                self.found(Relief::Failing);
+                return Ok(Turn::Idle);
+            }
+            self.full = None;
             // What is only left to retention, or for later, will be taken when it has to be.
             self.found(match hurried {
                 true if refused => Relief::Failing,
@@ -193,6 +201,7 @@ impl Archiver {
             self.full = is_full.then(|| (error.to_string(), self.journal.steady_ms()));
             return Err(error);
         }
+        self.full = None;
         self.found(Relief::Likely);
         let made = stored.made;
         let taken = made.iter().map(|object| object.bytes).sum();
@@ -244,8 +253,9 @@ impl Archiver {
                     continue;
                 }
                 if self.pass.as_ref().is_some_and(|pass| pass.is_of(row.log)) {
-                    let is_refused = self.refused.has(row.log);
-                    (refused, compacting) = (refused || is_refused, compacting || !is_refused);
+                    // One that is refused gives up its pass when it is to be tried again.
+                    let waits = self.refused.has(row.log) && self.refused.next([row.log].into_iter(), now).is_none();
+                    (refused, compacting) = (refused || waits, compacting || !waits);
                     continue;
                 }
                 let expires = log

@@ -39,7 +39,7 @@ impl Journal {
         self.segment_wanted.store(0, Ordering::Relaxed);
         drop(prepared);
         *self.segment_error.lock() = None;
-        self.lacks_segments.store(false, Ordering::Relaxed);
+        self.lacks_segments.store(false, Ordering::SeqCst);
         self.intake.set_turns_away(self.turns_away());
         self.intake.wake_always();
     }
@@ -48,7 +48,7 @@ impl Journal {
     pub(crate) fn note_segment_error(&self, reason: String) {
         *self.segment_error.lock() = Some(reason);
         let is_late = self.waited_for_segment().is_some_and(|waited| waited >= SEGMENT_LATE_MS);
-        if is_late && !self.lacks_segments.swap(true, Ordering::Relaxed) {
+        if is_late && !self.lacks_segments.swap(true, Ordering::SeqCst) {
             self.intake.set_turns_away(true);
             self.intake.wake_always();
         }
@@ -61,7 +61,7 @@ impl Journal {
 
     /// Is what finds no room to be refused, although the disk is not full?
     pub(crate) fn lacks_segments(&self) -> bool {
-        self.lacks_segments.load(Ordering::Relaxed)
+        self.lacks_segments.load(Ordering::SeqCst)
     }
 
     /// Is data taken that takes the place of other data? On a full disk it is while there is room for it.

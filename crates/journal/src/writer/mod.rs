@@ -119,8 +119,6 @@ pub struct Writer<S> {
     zeroed_bytes: u64,
     /// Data waits for the archive since.
     window_wait: Option<Instant>,
-    /// What finds no room is refused.
-    turns_away: bool,
     outbox: Vec<Vec<JournalEvent>>,
     stopped: bool,
     shutting_down: bool,
@@ -161,7 +159,6 @@ impl<S: Submitter> Writer<S> {
             zeroing: None,
             zeroed_bytes: 0,
             window_wait: None,
-            turns_away: false,
             outbox: Vec::new(),
             stopped: false,
             shutting_down: false,
@@ -197,11 +194,8 @@ impl<S: Submitter> Writer<S> {
     /// From when on what finds no room is refused, those try again to whom the queue was full: they hear of it then. Afterwards those do that were turned
     /// away.
     fn tell_of_space(&mut self) {
-        let turns_away = self.journal.intake().turns_away();
-        let before = std::mem::replace(&mut self.turns_away, turns_away);
-        if turns_away && !before {
-            self.post_space(self.journal.intake().take_refused());
-        } else if !turns_away {
+        self.post_space(self.journal.intake().take_refused());
+        if !self.journal.intake().turns_away() {
             self.post_space(self.journal.intake().take_turned_away());
         }
     }

@@ -379,6 +379,7 @@ fn what_waits_keeps_no_answer_from_others() {
     let (node, faults) = open(folder.path());
     let log = node.log(1);
     node.append_batch(&log, 1, VALUE_BYTES).expect("the first segment is there");
+    node.clock.stop_waits();
     faults.folder.store(true, Ordering::SeqCst);
     let bytes = batch(LogId(1), log.end(), 20, VALUE_BYTES);
     let header = BatchHeader::parse(&bytes).expect("a valid batch");

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -39,13 +39,18 @@ impl EventSink for Sink {
     }
 }
 
-/// The system's clock, and how far it was put forward, in ms: the time of day, and that by which waits are counted.
+/// The system's clock, and how far it was put forward, in ms: the time of day, and that by which waits are counted; and when that stood still, if it does.
 #[derive(Default)]
-pub struct TestClock(AtomicI64, AtomicU64);
+pub struct TestClock(AtomicI64, AtomicU64, OnceLock<u64>);
 
 impl TestClock {
     pub fn advance(&self, ms: i64) {
         self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// From now on that by which waits are counted goes on only when it is put forward.
+    pub fn stop_waits(&self) {
+        self.2.get_or_init(|| SystemClock.steady_ms());
     }
 
     pub fn advance_waits(&self, ms: u64) {
@@ -59,7 +64,7 @@ impl Clock for TestClock {
     }
 
     fn steady_ms(&self) -> u64 {
-        SystemClock.steady_ms() + self.1.load(Ordering::SeqCst)
+        self.2.get().copied().unwrap_or_else(|| SystemClock.steady_ms()) + self.1.load(Ordering::SeqCst)
     }
 
     fn boot(&self) -> u128 {

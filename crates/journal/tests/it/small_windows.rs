@@ -329,8 +329,8 @@ fn a_refused_log_without_anything_to_move_keeps_no_other_from_its_turn() {
         }
     };
     wait("all are refused", &|| tries.iter().all(|tries| tries.load(Ordering::Relaxed) > 0));
-    node.trim(&all[0], all[0].end().0).expect("trimmed");
-    node.append_batch(&all[0], 1, VALUE_BYTES).expect("appended");
+    let newest = node.append_batch(&all[0], 1, VALUE_BYTES).expect("appended").base;
+    node.trim(&all[0], newest.0).expect("trimmed");
     for _ in 0..4 {
         let tried = || tries[1..].iter().map(|tries| tries.load(Ordering::Relaxed)).sum::<usize>();
         let before = tried();
