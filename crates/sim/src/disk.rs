@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::random::Random;
 
+use files::Ageing;
 pub use files::{CHECKPOINT, Newer, Taken};
 pub use stuck::{KINDS, Kind};
 
@@ -119,8 +120,7 @@ struct Disk {
     /// A start has had to do with the checkpoint's copy.
     only_copy: bool,
     failing: Random,
-    /// What file was kept, to come back.
-    ageing: Option<(Random, Option<(String, Vec<u8>)>)>,
+    ageing: Option<Ageing>,
     starting: Random,
     staying: Random,
     faults: Faults,

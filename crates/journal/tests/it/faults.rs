@@ -384,7 +384,7 @@ fn what_waits_keeps_no_answer_from_others() {
     let bytes = batch(LogId(1), log.end(), 20, VALUE_BYTES);
     let header = BatchHeader::parse(&bytes).expect("a valid batch");
     let waits = |number: u64| {
-        let (log, bytes, header) = (Arc::clone(&log), bytes.clone(), header.clone());
+        let (log, bytes, header) = (Arc::clone(&log), bytes.clone(), header);
         let items = vec![AppendItem::Batch { log, bytes, header, gate: None }];
         let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(7), token: number | 1 << 40 };
         node.journal.append_when_possible(Append { to, items, acknowledge: true }, false).is_err()
@@ -405,7 +405,7 @@ fn what_waits_keeps_no_answer_from_others() {
     let spaces = Arc::new(Spaces::default());
     node.journal.add_sink(OTHER, Arc::clone(&spaces) as Arc<dyn EventSink>);
     let asks = |token: u64, keeps: bool| {
-        let (log, bytes, header) = (Arc::clone(&log), bytes.clone(), header.clone());
+        let (log, bytes, header) = (Arc::clone(&log), bytes.clone(), header);
         let items = vec![AppendItem::Batch { log, bytes, header, gate: None }];
         let to = ReplyTo { shard: OTHER, connection: ConnectionId(8), token };
         let append = Append { to, items, acknowledge: true };

@@ -32,6 +32,13 @@ impl Damage {
 /// A file that is gone.
 pub struct Taken(Shared);
 
+/// What has files come back.
+pub struct Ageing {
+    random: Random,
+    /// A file, and what was in it.
+    kept: Option<(String, Vec<u8>)>,
+}
+
 /// What a file was before it became an older copy of itself.
 pub struct Newer {
     name: String,
@@ -179,7 +186,7 @@ impl SimDisk {
 
     /// From now on files come back from older copies now and then.
     pub fn age(&self, random: Random) {
-        self.inner.lock().ageing = Some((random, None));
+        self.inner.lock().ageing = Some(Ageing { random, kept: None });
     }
 
     /// Now and then a file is kept as it is, and now and then one that was kept comes back: not the newest segment that has a chunk, of which nobody
@@ -187,7 +194,7 @@ impl SimDisk {
     pub fn come_back(&self) -> Option<Newer> {
         let mut disk = self.inner.lock();
         let Disk { names, ageing, .. } = &mut *disk;
-        let (random, kept) = ageing.as_mut()?;
+        let Ageing { random, kept } = ageing.as_mut()?;
         if kept.is_none() {
             let can_age = |name: &&String| sequence_of(name).is_some() || CHECKPOINTS.contains(&name.as_str());
             let chosen = random.below(names.keys().filter(can_age).count() as u64) as usize;
