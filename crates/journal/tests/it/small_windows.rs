@@ -15,6 +15,17 @@ const SEGMENT: u64 = 1 << 20;
 /// Of one append.
 const RECORDS: u64 = 200;
 
+/// Eight segments.
+fn small_window(object_bytes: u64) -> JournalConfig {
+    JournalConfig {
+        window_bytes: Some(8 * SEGMENT),
+        segment_bytes: SEGMENT,
+        object_bytes,
+        tail_bytes: 1 << 20,
+        ..small()
+    }
+}
+
 /// Appends records evenly, about so many bytes.
 fn fill(node: &Node, logs: &[Arc<Log>], each: u64, bytes: u64) {
     for _ in 0..bytes / (each * logs.len() as u64 * VALUE_BYTES as u64) {
@@ -127,13 +138,7 @@ fn the_store_gets_all_objects_of_a_piece_of_work_at_once() {
     const LOGS: u64 = 100;
     let folder = tempfile::tempdir().expect("a folder");
     let archive = Arc::new(Counting::default());
-    let config = JournalConfig {
-        window_bytes: Some(8 * SEGMENT),
-        segment_bytes: SEGMENT,
-        object_bytes: 256 << 10,
-        tail_bytes: 1 << 20,
-        ..small()
-    };
+    let config = small_window(256 << 10);
     let node =
         Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, config).expect("it opens");
     let all: Vec<_> = (0..LOGS).map(|id| node.log(id + 1)).collect();
@@ -178,13 +183,7 @@ fn a_store_that_refuses_one_object_of_some_takes_the_others() {
     let puts = AtomicU64::new(0);
     let refuses = move |_: &str| puts.fetch_add(1, Ordering::Relaxed) % 60 == 59;
     let archive = Arc::new(Unreliable { objects: MemoryArchive::default(), refuses });
-    let config = JournalConfig {
-        window_bytes: Some(8 * SEGMENT),
-        segment_bytes: SEGMENT,
-        object_bytes: 256 << 10,
-        tail_bytes: 1 << 20,
-        ..small()
-    };
+    let config = small_window(256 << 10);
     let node =
         Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, config).expect("it opens");
     let all: Vec<_> = (0..LOGS).map(|id| node.log(id + 1)).collect();
@@ -212,13 +211,7 @@ fn archive_beside_refused(refused: u64) {
         log <= refused && broken.load(Ordering::Relaxed)
     };
     let archive = Arc::new(Unreliable { objects: MemoryArchive::default(), refuses });
-    let config = JournalConfig {
-        window_bytes: Some(8 * SEGMENT),
-        segment_bytes: SEGMENT,
-        object_bytes: 64 << 10,
-        tail_bytes: 1 << 20,
-        ..small()
-    };
+    let config = small_window(64 << 10);
     let node =
         Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, config).expect("it opens");
     let all: Vec<_> = (0..LOGS).map(|id| node.log(id + 1)).collect();
@@ -268,13 +261,7 @@ fn a_few_logs_are_archived_beside_very_many_that_are_refused() {
         |name: &str| name.split('/').nth(1).and_then(|log| log.parse().ok()).is_some_and(|log: u64| log <= REFUSED);
     let archive = Arc::new(Unreliable { objects: MemoryArchive::default(), refuses });
     let open = || {
-        let config = JournalConfig {
-            window_bytes: Some(8 * SEGMENT),
-            segment_bytes: SEGMENT,
-            object_bytes: 64 << 10,
-            tail_bytes: 1 << 20,
-            ..small()
-        };
+        let config = small_window(64 << 10);
         Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, config).expect("it opens")
     };
     for round in 0..2 {
@@ -311,13 +298,7 @@ fn a_refused_log_without_anything_to_move_keeps_no_other_from_its_turn() {
         true
     };
     let archive = Arc::new(Unreliable { objects: MemoryArchive::default(), refuses });
-    let config = JournalConfig {
-        window_bytes: Some(8 * SEGMENT),
-        segment_bytes: SEGMENT,
-        object_bytes: 64 << 10,
-        tail_bytes: 1 << 20,
-        ..small()
-    };
+    let config = small_window(64 << 10);
     let node = Node::open_storing(folder.path(), archive, config).expect("it opens");
     let all: Vec<_> = (0..LOGS).map(|id| node.log(id + 1)).collect();
     fill(&node, &all, RECORDS / LOGS, 16 * SEGMENT);
