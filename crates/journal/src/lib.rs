@@ -152,6 +152,12 @@ pub enum Planted {
     HideBehindMissing,
     /// Archives logs again and again of which the store takes nothing.
     InsistOnRefused,
+    /// Waits for the turn of a refused log that has nothing to be moved.
+    AwaitIdleRefused,
+    /// Gives up the compaction of a log of a full archive whenever it looks whether there is more.
+    GiveUpWhenFull,
+    /// Fills a full archive up with little objects.
+    FillWithLittle,
     /// Backs up what journals hold when each is asked, instead of at one moment.
     PinOneByOne,
     /// Leaves the newest chunk out of a backup.

@@ -18,6 +18,7 @@ pub struct ArchiveCounters {
     pub failed_puts: u64,
     pub half_puts: u64,
     pub undeleted: u64,
+    pub without_room: u64,
 }
 
 struct Objects {
@@ -26,8 +27,16 @@ struct Objects {
     deleted: BTreeMap<String, Bytes>,
     random: Random,
     counters: ArchiveCounters,
-    /// Of this log nothing is taken.
-    refused: Option<u64>,
+    /// Of these logs nothing is taken.
+    refused: Vec<u64>,
+    /// All objects together may be so long.
+    capacity: Option<u64>,
+}
+
+impl Objects {
+    fn bytes(&self) -> u64 {
+        self.by_name.values().map(|bytes| bytes.len() as u64).sum()
+    }
 }
 
 /// Objects that outlive the processes that use them; it dies with their disk.
@@ -46,7 +55,8 @@ impl SimArchive {
             deleted: BTreeMap::new(),
             random: Random::new(seed),
             counters,
-            refused: None,
+            refused: Vec::new(),
+            capacity: None,
         };
         Self { disk: disk.clone(), inner: Arc::new(Mutex::new(objects)) }
     }
@@ -81,9 +91,21 @@ impl SimArchive {
         self.inner.lock().by_name.insert(name, bytes);
     }
 
-    /// From now on nothing of this log is taken; `None`: of each log something is again.
-    pub fn refuse(&self, log: Option<u64>) {
-        self.inner.lock().refused = log;
+    /// From now on nothing of these logs is taken.
+    pub fn refuse(&self, logs: Vec<u64>) {
+        self.inner.lock().refused = logs;
+    }
+
+    /// From now on there is room for so many bytes more, and none fails for another reason; `None`: there is no limit.
+    pub fn leave_room(&self, bytes: Option<u64>) {
+        let mut objects = self.inner.lock();
+        objects.capacity = bytes.map(|bytes| objects.bytes() + bytes);
+    }
+
+    /// How much of that is left.
+    pub fn room(&self) -> Option<u64> {
+        let objects = self.inner.lock();
+        objects.capacity.map(|capacity| capacity.saturating_sub(objects.bytes()))
     }
 
     /// All of an object, if it is there.
@@ -122,10 +144,15 @@ impl ArchiveStore for SimArchive {
             }
             return Err(dead);
         }
-        if objects.refused.is_some() && objects.refused == log_and_base(name).map(|(log, _)| log) {
+        if log_and_base(name).is_some_and(|(log, _)| objects.refused.contains(&log)) {
             return Err(io::Error::other("nothing of this log is taken"));
         }
-        if objects.random.one_in(25) {
+        if let Some(capacity) = objects.capacity {
+            if objects.bytes() + bytes.len() as u64 > capacity {
+                objects.counters.without_room += 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        } else if objects.random.one_in(25) {
             objects.counters.failed_puts += 1;
             if objects.random.one_in(2) {
                 objects.by_name.insert(name.to_owned(), bytes);

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 /// What is counted where it happens: many runs in which one of these does not have found nothing out about it.
-const HAPPENS: [&str; 35] = [
+const HAPPENS: [&str; 38] = [
+    "archives that were full",
     "backups restored",
     "backups with a cause and its effect in another journal",
     "batches beyond 4 MiB",
@@ -11,6 +12,7 @@ const HAPPENS: [&str; 35] = [
     "both checkpoints missed",
     "checkpoints",
     "compaction passes",
+    "compactions in a full archive",
     "damaged headers refused",
     "damaged long chunks refused",
     "deaths behind a rename",
@@ -39,6 +41,7 @@ const HAPPENS: [&str; 35] = [
     "shared batches",
     "space given back behind a record that is kept",
     "waits for the archive that had an end",
+    "windows that held beside logs that are refused",
 ];
 /// So many runs.
 const RUNS: u64 = 400;

@@ -34,12 +34,12 @@ struct Cli {
     /// omit-dropped, drop-unwritten, drop-absent,
     /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state, leave-replaced, forsake-unreadable, take-unreadable, load-replaced, forget-replacing,
     /// stop-at-unreplaced, insist-on-spare, need-reserves, forgo-third, count-alone, spend-last, insist-on-new, leave-twentieth, count-done, expire-at-checkpoints,
-    /// await-hurry, hide-behind-missing, insist-on-refused, pin-one-by-one, cut-early, grow-uncounted; or all of them one by one
+    /// await-hurry, hide-behind-missing, insist-on-refused, await-idle-refused, give-up-when-full, fill-with-little, pin-one-by-one, cut-early, grow-uncounted; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 39] = [
+const PLANTED: [(&str, Planted); 42] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -76,6 +76,9 @@ const PLANTED: [(&str, Planted); 39] = [
     ("await-hurry", Planted::AwaitHurry),
     ("hide-behind-missing", Planted::HideBehindMissing),
     ("insist-on-refused", Planted::InsistOnRefused),
+    ("await-idle-refused", Planted::AwaitIdleRefused),
+    ("give-up-when-full", Planted::GiveUpWhenFull),
+    ("fill-with-little", Planted::FillWithLittle),
     ("pin-one-by-one", Planted::PinOneByOne),
     ("cut-early", Planted::CutEarly),
     ("grow-uncounted", Planted::GrowUncounted),

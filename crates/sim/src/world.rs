@@ -17,9 +17,11 @@ mod drops;
 mod full;
 mod harm;
 mod reads;
+mod report;
 mod rewriting;
 mod silent;
 mod start;
+mod store;
 mod ties;
 mod window;
 
@@ -88,6 +90,10 @@ const LONG_OBJECT_BYTES: u64 = 512 << 10;
 const LONG_OBJECTS: u64 = 5;
 /// In one of so many runs files come back from older copies.
 const AGED: u64 = 8;
+/// In one of so many runs stores have no space now and then, or take nothing of several logs.
+const SHORT_STORES: u64 = 4;
+/// … and compaction notes all keys at once there.
+const KEY_BYTES: usize = 1 << 16;
 /// In one of so many runs the two journals are backed up together now and then, …
 const BACKED_UP: u64 = 4;
 /// … before one of so many operations.
@@ -208,6 +214,8 @@ struct World {
     absences: Random,
     segment_bytes: u64,
     has_long_objects: bool,
+    /// Its archive is full now and then.
+    has_short_store: bool,
     trace: u64,
 }
 
@@ -251,6 +259,7 @@ pub fn run(seed: u64, options: Options, coverage: &mut Coverage) -> Result<u64, 
         if seed % AGED == AGED - 3 {
             world.disk.age(Random::new(seed ^ 0xA6ED));
         }
+        world.has_short_store = seed % SHORT_STORES == SHORT_STORES - 1;
         world.open(true, coverage)?;
     }
     let mut order = Random::new(seed ^ 0x55AA);
@@ -307,6 +316,7 @@ impl World {
             absences: Random::new(seed ^ 0xAB5E_4CE5),
             segment_bytes: if seed.is_multiple_of(LARGE_RUNS) { LARGE_SEGMENT_BYTES } else { SEGMENT_BYTES },
             has_long_objects: seed % LONG_OBJECTS == 3,
+            has_short_store: false,
             trace: seed,
         }
     }
@@ -328,7 +338,7 @@ impl World {
             // What logs have of the oldest segments is not enough for an object in some runs.
             object_bytes: if self.has_long_objects { LONG_OBJECT_BYTES } else { OBJECT_BYTES },
             archive_check_ms: 50,
-            key_bytes: 1,
+            key_bytes: if self.has_short_store { KEY_BYTES } else { 1 },
             producer_expiry_ms: if self.forgets_producers() { silent::EXPIRY_MS } else { u64::MAX >> 1 },
             // One of the two seals segments for their keys alone.
             state_bytes: if self.name == "b" { STATE_BYTES } else { usize::MAX },
@@ -438,6 +448,7 @@ impl World {
             2 => self.rewrite_beside(rewriting::Harm::KeptRecord, coverage)?,
             3 if self.absences.one_in(2) => self.rewrite_beside(rewriting::Harm::Death, coverage)?,
             3 => self.archive_beside_refused(coverage)?,
+            4 if self.has_short_store => self.fill_archive(coverage)?,
             _ => {}
         }
         if choice == ARCHIVE_RESTS_AT {
@@ -526,6 +537,10 @@ impl World {
 
     fn append(&mut self, coverage: &mut Coverage) {
         let id = self.any_log();
+        self.append_to(id, coverage);
+    }
+
+    fn append_to(&mut self, id: LogId, coverage: &mut Coverage) {
         let log = self.log(id);
         let repeat = self.random.one_in(12);
         let model = self.logs.entry(id).or_default();
@@ -727,50 +742,6 @@ impl World {
             return self.crash(power, coverage);
         }
         Ok(())
-    }
-
-    fn count(&self, running: &Running, coverage: &mut Coverage) {
-        let metrics = running.journal.metrics();
-        coverage.add("checkpoints", metrics.checkpoints.get());
-        coverage.add("segments sealed", metrics.segments_sealed.get());
-        coverage.add("segments freed", metrics.segments_freed.get());
-        coverage.add("segments rewritten", metrics.segments_rewritten.get());
-        coverage.add("objects made", metrics.archive_objects.get());
-        coverage.add("objects deleted", metrics.archive_deletes.get());
-        coverage.add("reads of objects", metrics.archive_reads.get());
-        coverage.add("compaction passes", metrics.compaction_passes.get());
-    }
-
-    fn report(&mut self, coverage: &mut Coverage) {
-        coverage.add("objects at the end", self.archive.len() as u64);
-        let archive = self.archive.counters();
-        let counters = self.disk.counters();
-        for (what, count) in [
-            ("sectors lost", counters.sectors_lost),
-            ("sectors kept", counters.sectors_kept),
-            ("completions out of order", counters.reordered),
-            ("writes with DSYNC", counters.dsync_writes),
-            ("writes without", counters.plain_writes),
-            ("syncs", counters.syncs),
-            ("failed writes", counters.write_errors),
-            ("failed syncs", counters.sync_errors),
-            ("failed writes and syncs of the keeper", counters.file_errors),
-            ("failed reads within rewritings", counters.read_errors),
-            ("allocations refused", counters.full),
-            ("renames lost", counters.renames_lost),
-            ("segments that could not be put aside", counters.renames_refused),
-            ("tries to remove, rename or replace a file that stays", counters.stuck),
-            ("… to replace a segment that stays", counters.unreplaced),
-            ("… with a segment", counters.stuck_by_kind[0]),
-            ("… with a spare", counters.stuck_by_kind[1]),
-            ("… with a reserve", counters.stuck_by_kind[2]),
-            ("… with a checkpoint", counters.stuck_by_kind[3]),
-            ("objects half written", archive.half_puts),
-            ("objects refused", archive.failed_puts),
-            ("objects back after their deletion", archive.undeleted),
-        ] {
-            coverage.add(what, count);
-        }
     }
 }
 

@@ -127,7 +127,10 @@ impl Archiver {
                 victims.push(Arc::clone(index));
             }
             let mut live = self.live_in(&victims, hurried)?;
-            if hurried && live.logs.is_empty() && live.compacting && self.full.is_none() {
+            let keeps_pass = self.full.is_some();
+            #[cfg(feature = "planted")]
+            let keeps_pass = keeps_pass && self.journal.planted() != Some(crate::Planted::GiveUpWhenFull);
+            if hurried && live.logs.is_empty() && live.compacting && !keeps_pass {
                 // A pass may end anywhere; what of it is not in the archive yet can be moved then.
                 self.give_up_pass();
                 live = self.live_in(&victims, hurried)?;
@@ -195,6 +198,10 @@ impl Archiver {
         }
         // On a full disk less would find room, which is what compaction needs.
         self.nothing_stored = stored.made.is_empty() && !stored.is_full;
+        #[cfg(feature = "planted")]
+        if self.journal.planted() == Some(crate::Planted::FillWithLittle) {
+            self.nothing_stored = stored.made.is_empty();
+        }
         if stored.made.is_empty() {
             let is_full = stored.is_full;
             let error = stored.error();
@@ -272,7 +279,14 @@ impl Archiver {
                 candidate.until = row.next;
             }
         }
-        let again = self.refused.next(found.keys().copied(), now).and_then(|log| found.remove(&log));
+        let again = self.refused.next(found.keys().copied(), now);
+        #[cfg(feature = "planted")]
+        let again = if self.journal.planted() == Some(crate::Planted::AwaitIdleRefused) {
+            self.refused.next(self.journal.log_ids().into_iter(), now)
+        } else {
+            again
+        };
+        let again = again.and_then(|log| found.remove(&log));
         found.retain(|log, _| {
             let is_refused = self.refused.has(*log);
             refused |= is_refused;

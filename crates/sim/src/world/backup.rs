@@ -188,6 +188,7 @@ impl World {
             absences: Random::new(random.next()),
             segment_bytes: self.segment_bytes,
             has_long_objects: self.has_long_objects,
+            has_short_store: false,
             trace: 0,
         }
     }

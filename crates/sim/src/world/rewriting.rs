@@ -15,7 +15,7 @@ const SEALED: usize = 4;
 const APPENDS_MAX: u64 = 1500;
 /// Turns of the keeper, a second apart, in which it begins to rewrite, and in which it has time to do so again.
 const TURNS: u64 = 30;
-const SECOND_MS: i64 = 1000;
+pub(super) const SECOND_MS: i64 = 1000;
 /// Turns in which everything is answered: for each segment that is added beyond the window some seconds pass.
 const SETTLING_MAX: u64 = 300;
 /// Fewer logs than these are kept beside the one.
@@ -123,14 +123,18 @@ impl World {
         Ok(())
     }
 
-    fn let_go_of_all_but(&mut self, kept: &[LogId]) {
-        let others: Vec<_> = self.ids().into_iter().filter(|id| !kept.contains(id)).map(|id| self.log(id)).collect();
-        for log in others {
-            let (id, to) = (log.id(), log.high_watermark());
-            let model = self.logs.entry(id).or_default();
-            model.start_possible = model.start_possible.max(to.0);
-            self.submit(id.0, AppendItem::Trim { log, to }, Waiting::Trim { log: id, to });
-        }
+    /// Lets go of all that is in a log.
+    pub(super) fn trim_all(&mut self, id: LogId) {
+        let log = self.log(id);
+        let to = log.high_watermark();
+        let model = self.logs.entry(id).or_default();
+        model.start_possible = model.start_possible.max(to.0);
+        self.submit(id.0, AppendItem::Trim { log, to }, Waiting::Trim { log: id, to });
+    }
+
+    pub(super) fn let_go_of_all_but(&mut self, kept: &[LogId]) {
+        let others: Vec<LogId> = self.ids().into_iter().filter(|id| !kept.contains(id)).collect();
+        others.into_iter().for_each(|id| self.trim_all(id));
     }
 
     /// Of one log all is done but the first batch and the last ones: what is live is what the model says, whatever lies between.

@@ -3,17 +3,15 @@
 
 use journal::Journal;
 
-use super::{Coverage, SEGMENT_BYTES, WINDOW_SEGMENTS, World};
+use super::{Coverage, WINDOW_SEGMENTS, World};
 use crate::disk::{Faults, SimDisk};
 
 /// Time that passes while it is waited for the last answers, in steps of 100 ms.
 const STEPS_MAX: u64 = 400;
 /// Batches that are written until data waits, at most.
-const PRESSING_MAX: u64 = 1500;
+pub(super) const PRESSING_MAX: u64 = 1500;
 /// Turns of the archiver, with those of writer and keeper, in which it takes a segment: some five, and as many again for each time that its store refuses.
 const TURNS_MAX: u64 = 200;
-/// Seconds in which the archiver finds out whose objects are refused, and moves the others'.
-const REFUSED_TURNS: u64 = 120;
 
 /// Looks at the files of one run of a journal.
 #[derive(Default)]
@@ -99,42 +97,6 @@ impl World {
                 return Ok(());
             }
         }
-        Ok(())
-    }
-
-    /// The archive takes nothing of one log: all of the others it does.
-    pub(super) fn archive_beside_refused(&mut self, coverage: &mut Coverage) -> Result<(), String> {
-        if self.disk.stuck().is_some() || self.segment_bytes != SEGMENT_BYTES {
-            return Ok(());
-        }
-        self.disk.set_faults(Faults::default());
-        self.disk.put_out_fuses();
-        self.archive_rests = 0;
-        let (refused, _) = self.choose_kept();
-        self.archive.refuse(Some(refused.0));
-        let window = WINDOW_SEGMENTS * SEGMENT_BYTES;
-        for _ in 0..PRESSING_MAX {
-            if self.disk.used() >= 2 * window {
-                break;
-            }
-            self.append(coverage);
-            self.step(coverage)?;
-            self.keep(coverage)?;
-        }
-        self.rest(REFUSED_TURNS, coverage)?;
-        self.archive.refuse(None);
-        let Some(running) = self.running.as_ref().filter(|_| !self.disk.is_dead()) else { return Ok(()) };
-        let archived = running.journal.log(refused).map_or(0, |log| log.archived_until().0);
-        let own: u64 =
-            self.logs.get(&refused).map_or(0, |model| model.sizes.range(archived..).map(|(_, bytes)| bytes).sum());
-        if running.journal.file_bytes() > window + 2 * own {
-            return Err(format!(
-                "the archive takes nothing of {refused}, of which {own} bytes are there, and the files take more than the window of {window} beside it ({:?}): {}",
-                running.journal.archive_trouble(),
-                self.disk.described()
-            ));
-        }
-        coverage.add("windows that held beside a log that is refused", 1);
         Ok(())
     }
 
